@@ -1,0 +1,181 @@
+// Package header declares the custom headers of RocketMQ's remoting commands (the "ext fields") as plain structs.
+//
+// Each struct is the only declaration of its header: the field tag names the key on the wire, and headers_gen.go, written
+// by internal/gen/headers, holds the codec. Nothing here uses reflection at run time.
+//
+// Tag form: `h:"key[,required][,alias=otherKey]"`. Field types: string, bool, int32, int64, float64 and Opt of these (absent
+// differs from zero: Java's boxed types). An embedded struct contributes its fields (Java's RpcRequestHeader family).
+//
+// Ownership: strings of a decoded header whose declaration carries the directive //header:alias point into the frame and
+// die with the request; strings.Clone whatever is kept. All other headers own their strings.
+//
+// Java: org.apache.rocketmq.remoting.protocol.header.
+package header
+
+import (
+	"strconv"
+)
+
+// Setter receives the ext fields of one command, one call per field. Unknown keys are ignored. An error means that the
+// value of a known field does not parse; the caller decides whether that fails the request.
+type Setter interface {
+	SetField(key, val []byte) error
+}
+
+// Appender writes its present fields in declaration order.
+type Appender interface {
+	AppendFields(w *Writer)
+}
+
+// Header is both.
+type Header interface {
+	Setter
+	Appender
+}
+
+// Opt is a value that may be absent. The zero value is absent.
+type Opt[T any] struct {
+	V  T
+	Ok bool
+}
+
+// Some returns a present value.
+func Some[T any](v T) Opt[T] { return Opt[T]{V: v, Ok: true} }
+
+// Or returns the value, or def if it is absent.
+func (o Opt[T]) Or(def T) T {
+	if o.Ok {
+		return o.V
+	}
+	return def
+}
+
+// Encoding is the form of a command header on the wire: the serialize type of RemotingCommand.
+type Encoding byte
+
+// The two forms.
+const (
+	JSON   Encoding = 0
+	Binary Encoding = 1 // "ROCKETMQ"
+)
+
+// Writer appends ext fields in one of the two encodings. For JSON it writes the members with a leading comma each except the
+// first: `"k":"v","k2":"v2"`, every value a JSON string. For Binary it writes int16 key length, key, int32 value length, value.
+type Writer struct {
+	Buf  []byte
+	Enc  Encoding
+	some bool
+}
+
+// Reset prepares w to append to buf.
+func (w *Writer) Reset(buf []byte, enc Encoding) { w.Buf, w.Enc, w.some = buf, enc, false }
+
+// Any reports whether a field has been written since Reset.
+func (w *Writer) Any() bool { return w.some }
+
+// String appends one field. An empty value is written as such.
+func (w *Writer) String(key, val string) {
+	if w.Enc == Binary {
+		w.binKey(key, len(val))
+		w.Buf = append(w.Buf, val...)
+		return
+	}
+	w.jsonKey(key)
+	w.Buf = AppendJSONString(w.Buf, val)
+}
+
+// Bytes appends one field.
+func (w *Writer) Bytes(key string, val []byte) {
+	if w.Enc == Binary {
+		w.binKey(key, len(val))
+		w.Buf = append(w.Buf, val...)
+		return
+	}
+	w.jsonKey(key)
+	w.Buf = AppendJSONString(w.Buf, val)
+}
+
+// Int appends a decimal number.
+func (w *Writer) Int(key string, v int64) {
+	if w.Enc == Binary {
+		var tmp [20]byte
+		s := strconv.AppendInt(tmp[:0], v, 10)
+		w.binKey(key, len(s))
+		w.Buf = append(w.Buf, s...)
+		return
+	}
+	w.jsonKey(key)
+	w.Buf = append(w.Buf, '"')
+	w.Buf = strconv.AppendInt(w.Buf, v, 10)
+	w.Buf = append(w.Buf, '"')
+}
+
+// Float appends a number in Java's Double.toString style (always with a fraction).
+func (w *Writer) Float(key string, v float64) {
+	s := strconv.FormatFloat(v, 'f', -1, 64)
+	if v == float64(int64(v)) {
+		s = strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	w.String(key, s)
+}
+
+// Bool appends true or false.
+func (w *Writer) Bool(key string, v bool) {
+	if v {
+		w.String(key, "true")
+	} else {
+		w.String(key, "false")
+	}
+}
+
+func (w *Writer) binKey(key string, n int) {
+	w.some = true
+	w.Buf = append(w.Buf, byte(len(key)>>8), byte(len(key)))
+	w.Buf = append(w.Buf, key...)
+	w.Buf = append(w.Buf, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+}
+
+func (w *Writer) jsonKey(key string) {
+	if w.some {
+		w.Buf = append(w.Buf, ',')
+	}
+	w.some = true
+	w.Buf = append(w.Buf, '"')
+	w.Buf = append(w.Buf, key...)
+	w.Buf = append(w.Buf, '"', ':')
+}
+
+const hexDigits = "0123456789abcdef"
+
+// AppendJSONString appends s as a JSON string: quotes, backslash and control characters escaped, everything else raw UTF-8,
+// as fastjson2 writes it.
+func AppendJSONString[T string | []byte](dst []byte, s T) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[start:i]...)
+		start = i + 1
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\b':
+			dst = append(dst, '\\', 'b')
+		case '\f':
+			dst = append(dst, '\\', 'f')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}
