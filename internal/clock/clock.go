@@ -1,16 +1,56 @@
-// Package clock is the seam between the code and time.
+// Package clock is the seam between the code and time: production code uses Real, tests move a Manual.
 package clock
 
 import "time"
 
 // Clock tells the time. Components take one as an argument; only this package calls package time for the present.
 type Clock interface {
+	// Now returns the present.
 	Now() time.Time
+	// NowMs returns the present in milliseconds since 1970.
 	NowMs() int64
-	NewTimer(d time.Duration) *time.Timer
-	NewTicker(d time.Duration) *time.Ticker
-	AfterFunc(d time.Duration, f func()) *time.Timer
+	// NewTimer returns a timer that sends the time on its channel once, after d.
+	NewTimer(d time.Duration) *Timer
+	// NewTicker returns a ticker that sends the time on its channel every d, which must be positive.
+	NewTicker(d time.Duration) *Ticker
+	// AfterFunc runs f once, after d. The channel of the timer is nil.
+	AfterFunc(d time.Duration, f func()) *Timer
 }
+
+// Timer is one event. It is used like a time.Timer, which itself cannot be driven by anything but the machine's clock.
+type Timer struct {
+	// C receives the time of the event. It is nil for AfterFunc.
+	C <-chan time.Time
+
+	engine interface {
+		Stop() bool
+		Reset(d time.Duration) bool
+	}
+}
+
+// Stop prevents the event and tells whether it did. After Stop nothing is received from C.
+func (t *Timer) Stop() bool { return t.engine.Stop() }
+
+// Reset sets the event to d from now and tells whether an earlier one was still to come. A value of the earlier event is
+// not received after Reset.
+func (t *Timer) Reset(d time.Duration) bool { return t.engine.Reset(d) }
+
+// Ticker is a repeated event. A tick that finds the last one not yet received is dropped.
+type Ticker struct {
+	// C receives the time of each tick.
+	C <-chan time.Time
+
+	engine interface {
+		Stop()
+		Reset(d time.Duration)
+	}
+}
+
+// Stop ends the ticks. It does not close C.
+func (t *Ticker) Stop() { t.engine.Stop() }
+
+// Reset makes the next tick come d from now, then every d.
+func (t *Ticker) Reset(d time.Duration) { t.engine.Reset(d) }
 
 // Real is the machine's clock.
 type Real struct{}
@@ -22,10 +62,18 @@ func (Real) Now() time.Time { return time.Now() }
 func (Real) NowMs() int64 { return time.Now().UnixMilli() }
 
 // NewTimer is time.NewTimer.
-func (Real) NewTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }
+func (Real) NewTimer(d time.Duration) *Timer {
+	t := time.NewTimer(d)
+	return &Timer{C: t.C, engine: t}
+}
 
 // NewTicker is time.NewTicker.
-func (Real) NewTicker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
+func (Real) NewTicker(d time.Duration) *Ticker {
+	t := time.NewTicker(d)
+	return &Ticker{C: t.C, engine: t}
+}
 
-// AfterFunc is time.AfterFunc.
-func (Real) AfterFunc(d time.Duration, f func()) *time.Timer { return time.AfterFunc(d, f) }
+// AfterFunc is time.AfterFunc: f runs in its own goroutine.
+func (Real) AfterFunc(d time.Duration, f func()) *Timer {
+	return &Timer{engine: time.AfterFunc(d, f)}
+}
