@@ -2,6 +2,378 @@
 
 package header
 
+import "strings"
+
+// SetField implements Setter.
+func (h *CreateUserRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "username":
+		h.Username = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *CreateUserRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "username", h.Username)
+}
+
+// Reset makes h as new.
+func (h *CreateUserRequest) Reset() { *h = CreateUserRequest{} }
+
+// SetField implements Setter.
+func (h *UpdateUserRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "username":
+		h.Username = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *UpdateUserRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "username", h.Username)
+}
+
+// Reset makes h as new.
+func (h *UpdateUserRequest) Reset() { *h = UpdateUserRequest{} }
+
+// SetField implements Setter.
+func (h *DeleteUserRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "username":
+		h.Username = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *DeleteUserRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "username", h.Username)
+}
+
+// Reset makes h as new.
+func (h *DeleteUserRequest) Reset() { *h = DeleteUserRequest{} }
+
+// SetField implements Setter.
+func (h *GetUserRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "username":
+		h.Username = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetUserRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "username", h.Username)
+}
+
+// Reset makes h as new.
+func (h *GetUserRequest) Reset() { *h = GetUserRequest{} }
+
+// SetField implements Setter.
+func (h *ListUsersRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "filter":
+		h.Filter = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ListUsersRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "filter", h.Filter)
+}
+
+// Reset makes h as new.
+func (h *ListUsersRequest) Reset() { *h = ListUsersRequest{} }
+
+// SetField implements Setter.
+func (h *CreateAclRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "subject":
+		h.Subject = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *CreateAclRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "subject", h.Subject)
+}
+
+// Reset makes h as new.
+func (h *CreateAclRequest) Reset() { *h = CreateAclRequest{} }
+
+// SetField implements Setter.
+func (h *UpdateAclRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "subject":
+		h.Subject = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *UpdateAclRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "subject", h.Subject)
+}
+
+// Reset makes h as new.
+func (h *UpdateAclRequest) Reset() { *h = UpdateAclRequest{} }
+
+// SetField implements Setter.
+func (h *DeleteAclRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "subject":
+		h.Subject = string(val)
+	case "policyType":
+		h.PolicyType = string(val)
+	case "resource":
+		h.Resource = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *DeleteAclRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "subject", h.Subject)
+	appendNonEmpty(w, "policyType", h.PolicyType)
+	appendNonEmpty(w, "resource", h.Resource)
+}
+
+// Reset makes h as new.
+func (h *DeleteAclRequest) Reset() { *h = DeleteAclRequest{} }
+
+// SetField implements Setter.
+func (h *GetAclRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "subject":
+		h.Subject = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetAclRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "subject", h.Subject)
+}
+
+// Reset makes h as new.
+func (h *GetAclRequest) Reset() { *h = GetAclRequest{} }
+
+// SetField implements Setter.
+func (h *ListAclsRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "subjectFilter":
+		h.SubjectFilter = string(val)
+	case "resourceFilter":
+		h.ResourceFilter = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ListAclsRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "subjectFilter", h.SubjectFilter)
+	appendNonEmpty(w, "resourceFilter", h.ResourceFilter)
+}
+
+// Reset makes h as new.
+func (h *ListAclsRequest) Reset() { *h = ListAclsRequest{} }
+
+// SetField implements Setter.
+func (h *GetBrokerConfigResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "version":
+		h.Version = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetBrokerConfigResponse) AppendFields(w *Writer) {
+	w.String("version", h.Version)
+}
+
+// Reset makes h as new.
+func (h *GetBrokerConfigResponse) Reset() { *h = GetBrokerConfigResponse{} }
+
+// SetField implements Setter.
+func (h *SetCommitLogReadModeRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "READ_AHEAD_MODE":
+		h.ReadAheadMode = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *SetCommitLogReadModeRequest) AppendFields(w *Writer) {
+	w.String("READ_AHEAD_MODE", h.ReadAheadMode)
+}
+
+// Reset makes h as new.
+func (h *SetCommitLogReadModeRequest) Reset() { *h = SetCommitLogReadModeRequest{} }
+
+// SetField implements Setter.
+func (h *SwitchTimerEngineRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "E_T":
+		h.EngineType = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *SwitchTimerEngineRequest) AppendFields(w *Writer) {
+	w.String("E_T", h.EngineType)
+}
+
+// Reset makes h as new.
+func (h *SwitchTimerEngineRequest) Reset() { *h = SwitchTimerEngineRequest{} }
+
+// SetField implements Setter.
+func (h *CheckRocksdbCqWriteProgressRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "checkStoreTime":
+		return setInt(&h.CheckStoreTime, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *CheckRocksdbCqWriteProgressRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	w.Int("checkStoreTime", int64(h.CheckStoreTime))
+}
+
+// Reset makes h as new.
+func (h *CheckRocksdbCqWriteProgressRequest) Reset() { *h = CheckRocksdbCqWriteProgressRequest{} }
+
+// SetField implements Setter.
+func (h *ExportRocksDBConfigToJsonRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "configType":
+		h.ConfigType = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ExportRocksDBConfigToJsonRequest) AppendFields(w *Writer) {
+	w.String("configType", h.ConfigType)
+}
+
+// Reset makes h as new.
+func (h *ExportRocksDBConfigToJsonRequest) Reset() { *h = ExportRocksDBConfigToJsonRequest{} }
+
+// SetField implements Setter.
+func (h *AddBrokerRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "configPath":
+		h.ConfigPath = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *AddBrokerRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "configPath", h.ConfigPath)
+}
+
+// Reset makes h as new.
+func (h *AddBrokerRequest) Reset() { *h = AddBrokerRequest{} }
+
+// SetField implements Setter.
+func (h *RemoveBrokerRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "brokerClusterName":
+		h.BrokerClusterName = string(val)
+	case "brokerId":
+		return setInt(&h.BrokerID, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *RemoveBrokerRequest) AppendFields(w *Writer) {
+	w.String("brokerName", h.BrokerName)
+	w.String("brokerClusterName", h.BrokerClusterName)
+	w.Int("brokerId", int64(h.BrokerID))
+}
+
+// Reset makes h as new.
+func (h *RemoveBrokerRequest) Reset() { *h = RemoveBrokerRequest{} }
+
+// SetField implements Setter.
+func (h *ExchangeHAInfoRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "masterHaAddress":
+		h.MasterHAAddress = string(val)
+	case "masterFlushOffset":
+		return setOptInt(&h.MasterFlushOffset, key, val)
+	case "masterAddress":
+		h.MasterAddress = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ExchangeHAInfoRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "masterHaAddress", h.MasterHAAddress)
+	appendOptInt(w, "masterFlushOffset", h.MasterFlushOffset)
+	appendNonEmpty(w, "masterAddress", h.MasterAddress)
+}
+
+// Reset makes h as new.
+func (h *ExchangeHAInfoRequest) Reset() { *h = ExchangeHAInfoRequest{} }
+
+// SetField implements Setter.
+func (h *ExchangeHAInfoResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "masterHaAddress":
+		h.MasterHAAddress = string(val)
+	case "masterFlushOffset":
+		return setOptInt(&h.MasterFlushOffset, key, val)
+	case "masterAddress":
+		h.MasterAddress = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ExchangeHAInfoResponse) AppendFields(w *Writer) {
+	appendNonEmpty(w, "masterHaAddress", h.MasterHAAddress)
+	appendOptInt(w, "masterFlushOffset", h.MasterFlushOffset)
+	appendNonEmpty(w, "masterAddress", h.MasterAddress)
+}
+
+// Reset makes h as new.
+func (h *ExchangeHAInfoResponse) Reset() { *h = ExchangeHAInfoResponse{} }
+
+// SetField implements Setter.
+func (h *ResetMasterFlushOffset) SetField(key, val []byte) error {
+	switch string(key) {
+	case "masterFlushOffset":
+		return setOptInt(&h.MasterFlushOffset, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ResetMasterFlushOffset) AppendFields(w *Writer) {
+	appendOptInt(w, "masterFlushOffset", h.MasterFlushOffset)
+}
+
+// Reset makes h as new.
+func (h *ResetMasterFlushOffset) Reset() { *h = ResetMasterFlushOffset{} }
+
 // SetField implements Setter.
 func (h *HeartbeatRequest) SetField(key, val []byte) error {
 	switch string(key) {
@@ -47,6 +419,1028 @@ func (h *HeartbeatResponse) AppendFields(w *Writer) {
 
 // Reset makes h as new.
 func (h *HeartbeatResponse) Reset() { *h = HeartbeatResponse{} }
+
+// SetField implements Setter.
+func (h *UnregisterClientRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clientID":
+		h.ClientID = string(val)
+	case "producerGroup":
+		h.ProducerGroup = string(val)
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *UnregisterClientRequest) AppendFields(w *Writer) {
+	w.String("clientID", h.ClientID)
+	appendNonEmpty(w, "producerGroup", h.ProducerGroup)
+	appendNonEmpty(w, "consumerGroup", h.ConsumerGroup)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *UnregisterClientRequest) Reset() { *h = UnregisterClientRequest{} }
+
+// SetField implements Setter.
+func (h *GetConsumerListByGroupRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetConsumerListByGroupRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *GetConsumerListByGroupRequest) Reset() { *h = GetConsumerListByGroupRequest{} }
+
+// SetField implements Setter.
+func (h *LockBatchMqRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *LockBatchMqRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *LockBatchMqRequest) Reset() { *h = LockBatchMqRequest{} }
+
+// SetField implements Setter.
+func (h *UnlockBatchMqRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *UnlockBatchMqRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *UnlockBatchMqRequest) Reset() { *h = UnlockBatchMqRequest{} }
+
+// SetField implements Setter.
+func (h *NotifyConsumerIdsChangedRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *NotifyConsumerIdsChangedRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *NotifyConsumerIdsChangedRequest) Reset() { *h = NotifyConsumerIdsChangedRequest{} }
+
+// SetField implements Setter.
+func (h *ResetOffsetRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "group":
+		h.Group = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "queueId":
+		return setOptInt(&h.QueueID, key, val)
+	case "offset":
+		return setOptInt(&h.Offset, key, val)
+	case "timestamp":
+		return setInt(&h.Timestamp, key, val)
+	case "isForce":
+		h.IsForce = parseBool(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ResetOffsetRequest) AppendFields(w *Writer) {
+	w.String("group", h.Group)
+	w.String("topic", h.Topic)
+	appendOptInt(w, "queueId", h.QueueID)
+	appendOptInt(w, "offset", h.Offset)
+	w.Int("timestamp", int64(h.Timestamp))
+	w.Bool("isForce", h.IsForce)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *ResetOffsetRequest) Reset() { *h = ResetOffsetRequest{} }
+
+// SetField implements Setter.
+func (h *GetConsumerStatusRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "group":
+		h.Group = string(val)
+	case "clientAddr":
+		h.ClientAddr = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetConsumerStatusRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	w.String("group", h.Group)
+	appendNonEmpty(w, "clientAddr", h.ClientAddr)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *GetConsumerStatusRequest) Reset() { *h = GetConsumerStatusRequest{} }
+
+// SetField implements Setter.
+func (h *GetConsumerRunningInfoRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "clientId":
+		h.ClientID = string(val)
+	case "jstackEnable":
+		h.JstackEnable = parseBool(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetConsumerRunningInfoRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	w.String("clientId", h.ClientID)
+	w.Bool("jstackEnable", h.JstackEnable)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *GetConsumerRunningInfoRequest) Reset() { *h = GetConsumerRunningInfoRequest{} }
+
+// SetField implements Setter.
+func (h *ConsumeMessageDirectlyResultRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "clientId":
+		h.ClientID = string(val)
+	case "msgId":
+		h.MsgID = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "topicSysFlag":
+		return setOptInt(&h.TopicSysFlag, key, val)
+	case "groupSysFlag":
+		return setOptInt(&h.GroupSysFlag, key, val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ConsumeMessageDirectlyResultRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	appendNonEmpty(w, "clientId", h.ClientID)
+	appendNonEmpty(w, "msgId", h.MsgID)
+	appendNonEmpty(w, "brokerName", h.BrokerName)
+	appendNonEmpty(w, "topic", h.Topic)
+	appendOptInt(w, "topicSysFlag", h.TopicSysFlag)
+	appendOptInt(w, "groupSysFlag", h.GroupSysFlag)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *ConsumeMessageDirectlyResultRequest) Reset() { *h = ConsumeMessageDirectlyResultRequest{} }
+
+// SetField implements Setter.
+func (h *GetConsumerConnectionListRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetConsumerConnectionListRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *GetConsumerConnectionListRequest) Reset() { *h = GetConsumerConnectionListRequest{} }
+
+// SetField implements Setter.
+func (h *GetProducerConnectionListRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "producerGroup":
+		h.ProducerGroup = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetProducerConnectionListRequest) AppendFields(w *Writer) {
+	w.String("producerGroup", h.ProducerGroup)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *GetProducerConnectionListRequest) Reset() { *h = GetProducerConnectionListRequest{} }
+
+// SetField implements Setter.
+func (h *AlterSyncStateSetRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "masterBrokerId":
+		return setInt(&h.MasterBrokerID, key, val)
+	case "masterEpoch":
+		return setInt(&h.MasterEpoch, key, val)
+	case "invokeTime":
+		return setInt(&h.InvokeTime, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *AlterSyncStateSetRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "brokerName", h.BrokerName)
+	w.Int("masterBrokerId", int64(h.MasterBrokerID))
+	w.Int("masterEpoch", int64(h.MasterEpoch))
+	w.Int("invokeTime", int64(h.InvokeTime))
+}
+
+// Reset makes h as new.
+func (h *AlterSyncStateSetRequest) Reset() { *h = AlterSyncStateSetRequest{} }
+
+// SetField implements Setter.
+func (h *AlterSyncStateSetResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "newSyncStateSetEpoch":
+		return setInt(&h.NewSyncStateSetEpoch, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *AlterSyncStateSetResponse) AppendFields(w *Writer) {
+	w.Int("newSyncStateSetEpoch", int64(h.NewSyncStateSetEpoch))
+}
+
+// Reset makes h as new.
+func (h *AlterSyncStateSetResponse) Reset() { *h = AlterSyncStateSetResponse{} }
+
+// SetField implements Setter.
+func (h *ElectMasterRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "brokerId":
+		return setInt(&h.BrokerID, key, val)
+	case "designateElect":
+		h.DesignateElect = parseBool(val)
+	case "invokeTime":
+		return setInt(&h.InvokeTime, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ElectMasterRequest) AppendFields(w *Writer) {
+	w.String("clusterName", h.ClusterName)
+	w.String("brokerName", h.BrokerName)
+	w.Int("brokerId", int64(h.BrokerID))
+	w.Bool("designateElect", h.DesignateElect)
+	w.Int("invokeTime", int64(h.InvokeTime))
+}
+
+// Reset makes h as new.
+func (h *ElectMasterRequest) Reset() { *h = ElectMasterRequest{} }
+
+// SetField implements Setter.
+func (h *ElectMasterResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "masterBrokerId":
+		return setOptInt(&h.MasterBrokerID, key, val)
+	case "masterAddress":
+		h.MasterAddress = string(val)
+	case "masterEpoch":
+		return setOptInt(&h.MasterEpoch, key, val)
+	case "syncStateSetEpoch":
+		return setOptInt(&h.SyncStateSetEpoch, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ElectMasterResponse) AppendFields(w *Writer) {
+	appendOptInt(w, "masterBrokerId", h.MasterBrokerID)
+	appendNonEmpty(w, "masterAddress", h.MasterAddress)
+	appendOptInt(w, "masterEpoch", h.MasterEpoch)
+	appendOptInt(w, "syncStateSetEpoch", h.SyncStateSetEpoch)
+}
+
+// Reset makes h as new.
+func (h *ElectMasterResponse) Reset() { *h = ElectMasterResponse{} }
+
+// SetField implements Setter.
+func (h *RegisterBrokerToControllerRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "brokerId":
+		return setInt(&h.BrokerID, key, val)
+	case "brokerAddress":
+		h.BrokerAddress = string(val)
+	case "invokeTime":
+		return setInt(&h.InvokeTime, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *RegisterBrokerToControllerRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "clusterName", h.ClusterName)
+	appendNonEmpty(w, "brokerName", h.BrokerName)
+	w.Int("brokerId", int64(h.BrokerID))
+	appendNonEmpty(w, "brokerAddress", h.BrokerAddress)
+	w.Int("invokeTime", int64(h.InvokeTime))
+}
+
+// Reset makes h as new.
+func (h *RegisterBrokerToControllerRequest) Reset() { *h = RegisterBrokerToControllerRequest{} }
+
+// SetField implements Setter.
+func (h *RegisterBrokerToControllerResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "masterBrokerId":
+		return setOptInt(&h.MasterBrokerID, key, val)
+	case "masterAddress":
+		h.MasterAddress = string(val)
+	case "masterEpoch":
+		return setOptInt(&h.MasterEpoch, key, val)
+	case "syncStateSetEpoch":
+		return setOptInt(&h.SyncStateSetEpoch, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *RegisterBrokerToControllerResponse) AppendFields(w *Writer) {
+	appendNonEmpty(w, "clusterName", h.ClusterName)
+	appendNonEmpty(w, "brokerName", h.BrokerName)
+	appendOptInt(w, "masterBrokerId", h.MasterBrokerID)
+	appendNonEmpty(w, "masterAddress", h.MasterAddress)
+	appendOptInt(w, "masterEpoch", h.MasterEpoch)
+	appendOptInt(w, "syncStateSetEpoch", h.SyncStateSetEpoch)
+}
+
+// Reset makes h as new.
+func (h *RegisterBrokerToControllerResponse) Reset() { *h = RegisterBrokerToControllerResponse{} }
+
+// SetField implements Setter.
+func (h *GetReplicaInfoRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "brokerName":
+		h.BrokerName = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetReplicaInfoRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "brokerName", h.BrokerName)
+}
+
+// Reset makes h as new.
+func (h *GetReplicaInfoRequest) Reset() { *h = GetReplicaInfoRequest{} }
+
+// SetField implements Setter.
+func (h *GetReplicaInfoResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "masterBrokerId":
+		return setOptInt(&h.MasterBrokerID, key, val)
+	case "masterAddress":
+		h.MasterAddress = string(val)
+	case "masterEpoch":
+		return setOptInt(&h.MasterEpoch, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetReplicaInfoResponse) AppendFields(w *Writer) {
+	appendOptInt(w, "masterBrokerId", h.MasterBrokerID)
+	appendNonEmpty(w, "masterAddress", h.MasterAddress)
+	appendOptInt(w, "masterEpoch", h.MasterEpoch)
+}
+
+// Reset makes h as new.
+func (h *GetReplicaInfoResponse) Reset() { *h = GetReplicaInfoResponse{} }
+
+// SetField implements Setter.
+func (h *GetMetaDataResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "group":
+		h.Group = string(val)
+	case "controllerLeaderId":
+		h.ControllerLeaderID = string(val)
+	case "controllerLeaderAddress":
+		h.ControllerLeaderAddress = string(val)
+	case "isLeader":
+		h.IsLeader = parseBool(val)
+	case "peers":
+		h.Peers = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetMetaDataResponse) AppendFields(w *Writer) {
+	appendNonEmpty(w, "group", h.Group)
+	appendNonEmpty(w, "controllerLeaderId", h.ControllerLeaderID)
+	appendNonEmpty(w, "controllerLeaderAddress", h.ControllerLeaderAddress)
+	w.Bool("isLeader", h.IsLeader)
+	appendNonEmpty(w, "peers", h.Peers)
+}
+
+// Reset makes h as new.
+func (h *GetMetaDataResponse) Reset() { *h = GetMetaDataResponse{} }
+
+// SetField implements Setter.
+func (h *GetNextBrokerIdRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetNextBrokerIdRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "clusterName", h.ClusterName)
+	appendNonEmpty(w, "brokerName", h.BrokerName)
+}
+
+// Reset makes h as new.
+func (h *GetNextBrokerIdRequest) Reset() { *h = GetNextBrokerIdRequest{} }
+
+// SetField implements Setter.
+func (h *GetNextBrokerIdResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "nextBrokerId":
+		return setInt(&h.NextBrokerID, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetNextBrokerIdResponse) AppendFields(w *Writer) {
+	appendNonEmpty(w, "clusterName", h.ClusterName)
+	appendNonEmpty(w, "brokerName", h.BrokerName)
+	w.Int("nextBrokerId", int64(h.NextBrokerID))
+}
+
+// Reset makes h as new.
+func (h *GetNextBrokerIdResponse) Reset() { *h = GetNextBrokerIdResponse{} }
+
+// SetField implements Setter.
+func (h *ApplyBrokerIdRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "appliedBrokerId":
+		return setInt(&h.AppliedBrokerID, key, val)
+	case "registerCheckCode":
+		h.RegisterCheckCode = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ApplyBrokerIdRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "clusterName", h.ClusterName)
+	appendNonEmpty(w, "brokerName", h.BrokerName)
+	w.Int("appliedBrokerId", int64(h.AppliedBrokerID))
+	appendNonEmpty(w, "registerCheckCode", h.RegisterCheckCode)
+}
+
+// Reset makes h as new.
+func (h *ApplyBrokerIdRequest) Reset() { *h = ApplyBrokerIdRequest{} }
+
+// SetField implements Setter.
+func (h *ApplyBrokerIdResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ApplyBrokerIdResponse) AppendFields(w *Writer) {
+	appendNonEmpty(w, "clusterName", h.ClusterName)
+	appendNonEmpty(w, "brokerName", h.BrokerName)
+}
+
+// Reset makes h as new.
+func (h *ApplyBrokerIdResponse) Reset() { *h = ApplyBrokerIdResponse{} }
+
+// SetField implements Setter.
+func (h *NotifyBrokerRoleChangedRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "masterAddress":
+		h.MasterAddress = string(val)
+	case "masterEpoch":
+		return setOptInt(&h.MasterEpoch, key, val)
+	case "syncStateSetEpoch":
+		return setOptInt(&h.SyncStateSetEpoch, key, val)
+	case "masterBrokerId":
+		return setOptInt(&h.MasterBrokerID, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *NotifyBrokerRoleChangedRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "masterAddress", h.MasterAddress)
+	appendOptInt(w, "masterEpoch", h.MasterEpoch)
+	appendOptInt(w, "syncStateSetEpoch", h.SyncStateSetEpoch)
+	appendOptInt(w, "masterBrokerId", h.MasterBrokerID)
+}
+
+// Reset makes h as new.
+func (h *NotifyBrokerRoleChangedRequest) Reset() { *h = NotifyBrokerRoleChangedRequest{} }
+
+// SetField implements Setter.
+func (h *CleanControllerBrokerDataRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "brokerControllerIdsToClean":
+		h.BrokerControllerIdsToClean = string(val)
+	case "isCleanLivingBroker":
+		h.IsCleanLivingBroker = parseBool(val)
+	case "invokeTime":
+		return setInt(&h.InvokeTime, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *CleanControllerBrokerDataRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "clusterName", h.ClusterName)
+	w.String("brokerName", h.BrokerName)
+	appendNonEmpty(w, "brokerControllerIdsToClean", h.BrokerControllerIdsToClean)
+	w.Bool("isCleanLivingBroker", h.IsCleanLivingBroker)
+	w.Int("invokeTime", int64(h.InvokeTime))
+}
+
+// Reset makes h as new.
+func (h *CleanControllerBrokerDataRequest) Reset() { *h = CleanControllerBrokerDataRequest{} }
+
+// SetField implements Setter.
+func (h *PopLiteMessageRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clientId":
+		h.ClientID = string(val)
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "maxMsgNum":
+		return setInt(&h.MaxMsgNum, key, val)
+	case "invisibleTime":
+		return setInt(&h.InvisibleTime, key, val)
+	case "pollTime":
+		return setInt(&h.PollTime, key, val)
+	case "bornTime":
+		return setInt(&h.BornTime, key, val)
+	case "attemptId":
+		h.AttemptID = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *PopLiteMessageRequest) AppendFields(w *Writer) {
+	w.String("clientId", h.ClientID)
+	w.String("consumerGroup", h.ConsumerGroup)
+	w.String("topic", h.Topic)
+	w.Int("maxMsgNum", int64(h.MaxMsgNum))
+	w.Int("invisibleTime", int64(h.InvisibleTime))
+	w.Int("pollTime", int64(h.PollTime))
+	w.Int("bornTime", int64(h.BornTime))
+	appendNonEmpty(w, "attemptId", h.AttemptID)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *PopLiteMessageRequest) Reset() { *h = PopLiteMessageRequest{} }
+
+// SetField implements Setter.
+func (h *PopLiteMessageResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "popTime":
+		return setInt(&h.PopTime, key, val)
+	case "invisibleTime":
+		return setInt(&h.InvisibleTime, key, val)
+	case "reviveQid":
+		return setInt(&h.ReviveQid, key, val)
+	case "orderCountInfo":
+		h.OrderCountInfo = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *PopLiteMessageResponse) AppendFields(w *Writer) {
+	w.Int("popTime", int64(h.PopTime))
+	w.Int("invisibleTime", int64(h.InvisibleTime))
+	w.Int("reviveQid", int64(h.ReviveQid))
+	appendNonEmpty(w, "orderCountInfo", h.OrderCountInfo)
+}
+
+// Reset makes h as new.
+func (h *PopLiteMessageResponse) Reset() { *h = PopLiteMessageResponse{} }
+
+// SetField implements Setter.
+func (h *NotifyUnsubscribeLiteRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "liteTopic":
+		h.LiteTopic = string(val)
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "clientId":
+		h.ClientID = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *NotifyUnsubscribeLiteRequest) AppendFields(w *Writer) {
+	w.String("liteTopic", h.LiteTopic)
+	w.String("consumerGroup", h.ConsumerGroup)
+	w.String("clientId", h.ClientID)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *NotifyUnsubscribeLiteRequest) Reset() { *h = NotifyUnsubscribeLiteRequest{} }
+
+// SetField implements Setter.
+func (h *GetParentTopicInfoRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetParentTopicInfoRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *GetParentTopicInfoRequest) Reset() { *h = GetParentTopicInfoRequest{} }
+
+// SetField implements Setter.
+func (h *GetLiteTopicInfoRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "parentTopic":
+		h.ParentTopic = string(val)
+	case "liteTopic":
+		h.LiteTopic = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetLiteTopicInfoRequest) AppendFields(w *Writer) {
+	w.String("parentTopic", h.ParentTopic)
+	w.String("liteTopic", h.LiteTopic)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *GetLiteTopicInfoRequest) Reset() { *h = GetLiteTopicInfoRequest{} }
+
+// SetField implements Setter.
+func (h *GetLiteClientInfoRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "parentTopic":
+		h.ParentTopic = string(val)
+	case "group":
+		h.Group = string(val)
+	case "clientId":
+		h.ClientID = string(val)
+	case "maxCount":
+		return setOptInt(&h.MaxCount, key, val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetLiteClientInfoRequest) AppendFields(w *Writer) {
+	w.String("parentTopic", h.ParentTopic)
+	w.String("group", h.Group)
+	w.String("clientId", h.ClientID)
+	appendOptInt(w, "maxCount", h.MaxCount)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *GetLiteClientInfoRequest) Reset() { *h = GetLiteClientInfoRequest{} }
+
+// SetField implements Setter.
+func (h *GetLiteGroupInfoRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "group":
+		h.Group = string(val)
+	case "liteTopic":
+		h.LiteTopic = string(val)
+	case "topK":
+		return setOptInt(&h.TopK, key, val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetLiteGroupInfoRequest) AppendFields(w *Writer) {
+	w.String("group", h.Group)
+	appendNonEmpty(w, "liteTopic", h.LiteTopic)
+	appendOptInt(w, "topK", h.TopK)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *GetLiteGroupInfoRequest) Reset() { *h = GetLiteGroupInfoRequest{} }
+
+// SetField implements Setter.
+func (h *TriggerLiteDispatchRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "group":
+		h.Group = string(val)
+	case "clientId":
+		h.ClientID = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *TriggerLiteDispatchRequest) AppendFields(w *Writer) {
+	w.String("group", h.Group)
+	appendNonEmpty(w, "clientId", h.ClientID)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *TriggerLiteDispatchRequest) Reset() { *h = TriggerLiteDispatchRequest{} }
 
 // SetField implements Setter.
 func (h *RegisterBrokerRequest) SetField(key, val []byte) error {
@@ -154,6 +1548,834 @@ func (h *GetRouteInfoRequest) AppendFields(w *Writer) {
 func (h *GetRouteInfoRequest) Reset() { *h = GetRouteInfoRequest{} }
 
 // SetField implements Setter.
+func (h *UnRegisterBrokerRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "brokerAddr":
+		h.BrokerAddr = string(val)
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerId":
+		return setInt(&h.BrokerID, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *UnRegisterBrokerRequest) AppendFields(w *Writer) {
+	w.String("brokerName", h.BrokerName)
+	w.String("brokerAddr", h.BrokerAddr)
+	w.String("clusterName", h.ClusterName)
+	w.Int("brokerId", int64(h.BrokerID))
+}
+
+// Reset makes h as new.
+func (h *UnRegisterBrokerRequest) Reset() { *h = UnRegisterBrokerRequest{} }
+
+// SetField implements Setter.
+func (h *BrokerHeartbeatRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerAddr":
+		h.BrokerAddr = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "brokerId":
+		return setOptInt(&h.BrokerID, key, val)
+	case "epoch":
+		return setOptInt(&h.Epoch, key, val)
+	case "maxOffset":
+		return setOptInt(&h.MaxOffset, key, val)
+	case "confirmOffset":
+		return setOptInt(&h.ConfirmOffset, key, val)
+	case "heartbeatTimeoutMills":
+		return setOptInt(&h.HeartbeatTimeoutMillis, key, val)
+	case "electionPriority":
+		return setOptInt(&h.ElectionPriority, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *BrokerHeartbeatRequest) AppendFields(w *Writer) {
+	w.String("clusterName", h.ClusterName)
+	w.String("brokerAddr", h.BrokerAddr)
+	w.String("brokerName", h.BrokerName)
+	appendOptInt(w, "brokerId", h.BrokerID)
+	appendOptInt(w, "epoch", h.Epoch)
+	appendOptInt(w, "maxOffset", h.MaxOffset)
+	appendOptInt(w, "confirmOffset", h.ConfirmOffset)
+	appendOptInt(w, "heartbeatTimeoutMills", h.HeartbeatTimeoutMillis)
+	appendOptInt(w, "electionPriority", h.ElectionPriority)
+}
+
+// Reset makes h as new.
+func (h *BrokerHeartbeatRequest) Reset() { *h = BrokerHeartbeatRequest{} }
+
+// SetField implements Setter.
+func (h *QueryDataVersionRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "brokerAddr":
+		h.BrokerAddr = string(val)
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerId":
+		return setInt(&h.BrokerID, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *QueryDataVersionRequest) AppendFields(w *Writer) {
+	w.String("brokerName", h.BrokerName)
+	w.String("brokerAddr", h.BrokerAddr)
+	w.String("clusterName", h.ClusterName)
+	w.Int("brokerId", int64(h.BrokerID))
+}
+
+// Reset makes h as new.
+func (h *QueryDataVersionRequest) Reset() { *h = QueryDataVersionRequest{} }
+
+// SetField implements Setter.
+func (h *QueryDataVersionResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "changed":
+		h.Changed = parseBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *QueryDataVersionResponse) AppendFields(w *Writer) {
+	w.Bool("changed", h.Changed)
+}
+
+// Reset makes h as new.
+func (h *QueryDataVersionResponse) Reset() { *h = QueryDataVersionResponse{} }
+
+// SetField implements Setter.
+func (h *GetBrokerMemberGroupRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetBrokerMemberGroupRequest) AppendFields(w *Writer) {
+	w.String("clusterName", h.ClusterName)
+	w.String("brokerName", h.BrokerName)
+}
+
+// Reset makes h as new.
+func (h *GetBrokerMemberGroupRequest) Reset() { *h = GetBrokerMemberGroupRequest{} }
+
+// SetField implements Setter.
+func (h *RegisterTopicRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *RegisterTopicRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *RegisterTopicRequest) Reset() { *h = RegisterTopicRequest{} }
+
+// SetField implements Setter.
+func (h *DeleteTopicFromNamesrvRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "clusterName":
+		h.ClusterName = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *DeleteTopicFromNamesrvRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	appendNonEmpty(w, "clusterName", h.ClusterName)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *DeleteTopicFromNamesrvRequest) Reset() { *h = DeleteTopicFromNamesrvRequest{} }
+
+// SetField implements Setter.
+func (h *WipeWritePermOfBrokerRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "brokerName":
+		h.BrokerName = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *WipeWritePermOfBrokerRequest) AppendFields(w *Writer) {
+	w.String("brokerName", h.BrokerName)
+}
+
+// Reset makes h as new.
+func (h *WipeWritePermOfBrokerRequest) Reset() { *h = WipeWritePermOfBrokerRequest{} }
+
+// SetField implements Setter.
+func (h *WipeWritePermOfBrokerResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "wipeTopicCount":
+		return setInt(&h.WipeTopicCount, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *WipeWritePermOfBrokerResponse) AppendFields(w *Writer) {
+	w.Int("wipeTopicCount", int64(h.WipeTopicCount))
+}
+
+// Reset makes h as new.
+func (h *WipeWritePermOfBrokerResponse) Reset() { *h = WipeWritePermOfBrokerResponse{} }
+
+// SetField implements Setter.
+func (h *AddWritePermOfBrokerRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "brokerName":
+		h.BrokerName = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *AddWritePermOfBrokerRequest) AppendFields(w *Writer) {
+	w.String("brokerName", h.BrokerName)
+}
+
+// Reset makes h as new.
+func (h *AddWritePermOfBrokerRequest) Reset() { *h = AddWritePermOfBrokerRequest{} }
+
+// SetField implements Setter.
+func (h *AddWritePermOfBrokerResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "addTopicCount":
+		return setInt(&h.AddTopicCount, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *AddWritePermOfBrokerResponse) AppendFields(w *Writer) {
+	w.Int("addTopicCount", int64(h.AddTopicCount))
+}
+
+// Reset makes h as new.
+func (h *AddWritePermOfBrokerResponse) Reset() { *h = AddWritePermOfBrokerResponse{} }
+
+// SetField implements Setter.
+func (h *GetTopicsByClusterRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "cluster":
+		h.Cluster = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetTopicsByClusterRequest) AppendFields(w *Writer) {
+	w.String("cluster", h.Cluster)
+}
+
+// Reset makes h as new.
+func (h *GetTopicsByClusterRequest) Reset() { *h = GetTopicsByClusterRequest{} }
+
+// SetField implements Setter.
+func (h *PutKVConfigRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "namespace":
+		h.Namespace = string(val)
+	case "key":
+		h.Key = string(val)
+	case "value":
+		h.Value = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *PutKVConfigRequest) AppendFields(w *Writer) {
+	w.String("namespace", h.Namespace)
+	w.String("key", h.Key)
+	w.String("value", h.Value)
+}
+
+// Reset makes h as new.
+func (h *PutKVConfigRequest) Reset() { *h = PutKVConfigRequest{} }
+
+// SetField implements Setter.
+func (h *GetKVConfigRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "namespace":
+		h.Namespace = string(val)
+	case "key":
+		h.Key = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetKVConfigRequest) AppendFields(w *Writer) {
+	w.String("namespace", h.Namespace)
+	w.String("key", h.Key)
+}
+
+// Reset makes h as new.
+func (h *GetKVConfigRequest) Reset() { *h = GetKVConfigRequest{} }
+
+// SetField implements Setter.
+func (h *GetKVConfigResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "value":
+		h.Value = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetKVConfigResponse) AppendFields(w *Writer) {
+	appendNonEmpty(w, "value", h.Value)
+}
+
+// Reset makes h as new.
+func (h *GetKVConfigResponse) Reset() { *h = GetKVConfigResponse{} }
+
+// SetField implements Setter.
+func (h *DeleteKVConfigRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "namespace":
+		h.Namespace = string(val)
+	case "key":
+		h.Key = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *DeleteKVConfigRequest) AppendFields(w *Writer) {
+	w.String("namespace", h.Namespace)
+	w.String("key", h.Key)
+}
+
+// Reset makes h as new.
+func (h *DeleteKVConfigRequest) Reset() { *h = DeleteKVConfigRequest{} }
+
+// SetField implements Setter.
+func (h *GetKVListByNamespaceRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "namespace":
+		h.Namespace = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetKVListByNamespaceRequest) AppendFields(w *Writer) {
+	w.String("namespace", h.Namespace)
+}
+
+// Reset makes h as new.
+func (h *GetKVListByNamespaceRequest) Reset() { *h = GetKVListByNamespaceRequest{} }
+
+// SetField implements Setter.
+func (h *NotifyMinBrokerIdChangeRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "minBrokerId":
+		return setOptInt(&h.MinBrokerID, key, val)
+	case "brokerName":
+		h.BrokerName = string(val)
+	case "minBrokerAddr":
+		h.MinBrokerAddr = string(val)
+	case "offlineBrokerAddr":
+		h.OfflineBrokerAddr = string(val)
+	case "haBrokerAddr":
+		h.HABrokerAddr = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *NotifyMinBrokerIdChangeRequest) AppendFields(w *Writer) {
+	appendOptInt(w, "minBrokerId", h.MinBrokerID)
+	appendNonEmpty(w, "brokerName", h.BrokerName)
+	appendNonEmpty(w, "minBrokerAddr", h.MinBrokerAddr)
+	appendNonEmpty(w, "offlineBrokerAddr", h.OfflineBrokerAddr)
+	appendNonEmpty(w, "haBrokerAddr", h.HABrokerAddr)
+}
+
+// Reset makes h as new.
+func (h *NotifyMinBrokerIdChangeRequest) Reset() { *h = NotifyMinBrokerIdChangeRequest{} }
+
+// SetField implements Setter.
+func (h *PopMessageRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = aliasString(val)
+	case "topic":
+		h.Topic = aliasString(val)
+	case "queueId":
+		return setInt(&h.QueueID, key, val)
+	case "maxMsgNums":
+		return setInt(&h.MaxMsgNums, key, val)
+	case "invisibleTime":
+		return setInt(&h.InvisibleTime, key, val)
+	case "pollTime":
+		return setInt(&h.PollTime, key, val)
+	case "bornTime":
+		return setInt(&h.BornTime, key, val)
+	case "initMode":
+		return setInt(&h.InitMode, key, val)
+	case "expType":
+		h.ExpType = aliasString(val)
+	case "exp":
+		h.Exp = aliasString(val)
+	case "order":
+		h.Order = parseBool(val)
+	case "attemptId":
+		h.AttemptID = aliasString(val)
+	case "ns":
+		h.NS = aliasString(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = aliasString(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *PopMessageRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	w.String("topic", h.Topic)
+	w.Int("queueId", int64(h.QueueID))
+	w.Int("maxMsgNums", int64(h.MaxMsgNums))
+	w.Int("invisibleTime", int64(h.InvisibleTime))
+	w.Int("pollTime", int64(h.PollTime))
+	w.Int("bornTime", int64(h.BornTime))
+	w.Int("initMode", int64(h.InitMode))
+	appendNonEmpty(w, "expType", h.ExpType)
+	appendNonEmpty(w, "exp", h.Exp)
+	w.Bool("order", h.Order)
+	appendNonEmpty(w, "attemptId", h.AttemptID)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *PopMessageRequest) Reset() { *h = PopMessageRequest{} }
+
+// Clone returns a copy with strings of its own, which may outlive the frame.
+func (h *PopMessageRequest) Clone() PopMessageRequest {
+	c := *h
+	c.ConsumerGroup = strings.Clone(h.ConsumerGroup)
+	c.Topic = strings.Clone(h.Topic)
+	c.ExpType = strings.Clone(h.ExpType)
+	c.Exp = strings.Clone(h.Exp)
+	c.AttemptID = strings.Clone(h.AttemptID)
+	c.NS = strings.Clone(h.NS)
+	c.BName = strings.Clone(h.BName)
+	return c
+}
+
+// SetField implements Setter.
+func (h *PopMessageResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "popTime":
+		return setInt(&h.PopTime, key, val)
+	case "invisibleTime":
+		return setInt(&h.InvisibleTime, key, val)
+	case "reviveQid":
+		return setInt(&h.ReviveQid, key, val)
+	case "restNum":
+		return setInt(&h.RestNum, key, val)
+	case "startOffsetInfo":
+		h.StartOffsetInfo = string(val)
+	case "msgOffsetInfo":
+		h.MsgOffsetInfo = string(val)
+	case "orderCountInfo":
+		h.OrderCountInfo = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *PopMessageResponse) AppendFields(w *Writer) {
+	w.Int("popTime", int64(h.PopTime))
+	w.Int("invisibleTime", int64(h.InvisibleTime))
+	w.Int("reviveQid", int64(h.ReviveQid))
+	w.Int("restNum", int64(h.RestNum))
+	appendNonEmpty(w, "startOffsetInfo", h.StartOffsetInfo)
+	appendNonEmpty(w, "msgOffsetInfo", h.MsgOffsetInfo)
+	appendNonEmpty(w, "orderCountInfo", h.OrderCountInfo)
+}
+
+// Reset makes h as new.
+func (h *PopMessageResponse) Reset() { *h = PopMessageResponse{} }
+
+// SetField implements Setter.
+func (h *PeekMessageRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "queueId":
+		return setInt(&h.QueueID, key, val)
+	case "maxMsgNums":
+		return setInt(&h.MaxMsgNums, key, val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *PeekMessageRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	w.String("topic", h.Topic)
+	w.Int("queueId", int64(h.QueueID))
+	w.Int("maxMsgNums", int64(h.MaxMsgNums))
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *PeekMessageRequest) Reset() { *h = PeekMessageRequest{} }
+
+// SetField implements Setter.
+func (h *AckMessageRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = aliasString(val)
+	case "topic":
+		h.Topic = aliasString(val)
+	case "liteTopic":
+		h.LiteTopic = aliasString(val)
+	case "queueId":
+		return setInt(&h.QueueID, key, val)
+	case "extraInfo":
+		h.ExtraInfo = aliasString(val)
+	case "offset":
+		return setInt(&h.Offset, key, val)
+	case "ns":
+		h.NS = aliasString(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = aliasString(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *AckMessageRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	w.String("topic", h.Topic)
+	appendNonEmpty(w, "liteTopic", h.LiteTopic)
+	w.Int("queueId", int64(h.QueueID))
+	w.String("extraInfo", h.ExtraInfo)
+	w.Int("offset", int64(h.Offset))
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *AckMessageRequest) Reset() { *h = AckMessageRequest{} }
+
+// Clone returns a copy with strings of its own, which may outlive the frame.
+func (h *AckMessageRequest) Clone() AckMessageRequest {
+	c := *h
+	c.ConsumerGroup = strings.Clone(h.ConsumerGroup)
+	c.Topic = strings.Clone(h.Topic)
+	c.LiteTopic = strings.Clone(h.LiteTopic)
+	c.ExtraInfo = strings.Clone(h.ExtraInfo)
+	c.NS = strings.Clone(h.NS)
+	c.BName = strings.Clone(h.BName)
+	return c
+}
+
+// SetField implements Setter.
+func (h *ChangeInvisibleTimeRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "liteTopic":
+		h.LiteTopic = string(val)
+	case "queueId":
+		return setInt(&h.QueueID, key, val)
+	case "extraInfo":
+		h.ExtraInfo = string(val)
+	case "offset":
+		return setInt(&h.Offset, key, val)
+	case "invisibleTime":
+		return setInt(&h.InvisibleTime, key, val)
+	case "suspend":
+		h.Suspend = parseBool(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ChangeInvisibleTimeRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	w.String("topic", h.Topic)
+	appendNonEmpty(w, "liteTopic", h.LiteTopic)
+	w.Int("queueId", int64(h.QueueID))
+	w.String("extraInfo", h.ExtraInfo)
+	w.Int("offset", int64(h.Offset))
+	w.Int("invisibleTime", int64(h.InvisibleTime))
+	w.Bool("suspend", h.Suspend)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *ChangeInvisibleTimeRequest) Reset() { *h = ChangeInvisibleTimeRequest{} }
+
+// SetField implements Setter.
+func (h *ChangeInvisibleTimeResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "popTime":
+		return setInt(&h.PopTime, key, val)
+	case "invisibleTime":
+		return setInt(&h.InvisibleTime, key, val)
+	case "reviveQid":
+		return setInt(&h.ReviveQid, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ChangeInvisibleTimeResponse) AppendFields(w *Writer) {
+	w.Int("popTime", int64(h.PopTime))
+	w.Int("invisibleTime", int64(h.InvisibleTime))
+	w.Int("reviveQid", int64(h.ReviveQid))
+}
+
+// Reset makes h as new.
+func (h *ChangeInvisibleTimeResponse) Reset() { *h = ChangeInvisibleTimeResponse{} }
+
+// SetField implements Setter.
+func (h *NotificationRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "queueId":
+		return setInt(&h.QueueID, key, val)
+	case "pollTime":
+		return setInt(&h.PollTime, key, val)
+	case "bornTime":
+		return setInt(&h.BornTime, key, val)
+	case "order":
+		h.Order = parseBool(val)
+	case "attemptId":
+		h.AttemptID = string(val)
+	case "expType":
+		h.ExpType = string(val)
+	case "exp":
+		h.Exp = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *NotificationRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	w.String("topic", h.Topic)
+	w.Int("queueId", int64(h.QueueID))
+	w.Int("pollTime", int64(h.PollTime))
+	w.Int("bornTime", int64(h.BornTime))
+	w.Bool("order", h.Order)
+	appendNonEmpty(w, "attemptId", h.AttemptID)
+	appendNonEmpty(w, "expType", h.ExpType)
+	appendNonEmpty(w, "exp", h.Exp)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *NotificationRequest) Reset() { *h = NotificationRequest{} }
+
+// SetField implements Setter.
+func (h *NotificationResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "hasMsg":
+		h.HasMsg = parseBool(val)
+	case "pollingFull":
+		h.PollingFull = parseBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *NotificationResponse) AppendFields(w *Writer) {
+	w.Bool("hasMsg", h.HasMsg)
+	w.Bool("pollingFull", h.PollingFull)
+}
+
+// Reset makes h as new.
+func (h *NotificationResponse) Reset() { *h = NotificationResponse{} }
+
+// SetField implements Setter.
+func (h *PollingInfoRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "queueId":
+		return setInt(&h.QueueID, key, val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *PollingInfoRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	w.String("topic", h.Topic)
+	w.Int("queueId", int64(h.QueueID))
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *PollingInfoRequest) Reset() { *h = PollingInfoRequest{} }
+
+// SetField implements Setter.
+func (h *PollingInfoResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "pollingNum":
+		return setInt(&h.PollingNum, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *PollingInfoResponse) AppendFields(w *Writer) {
+	w.Int("pollingNum", int64(h.PollingNum))
+}
+
+// Reset makes h as new.
+func (h *PollingInfoResponse) Reset() { *h = PollingInfoResponse{} }
+
+// SetField implements Setter.
 func (h *PullMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
@@ -226,6 +2448,20 @@ func (h *PullMessageRequest) AppendFields(w *Writer) {
 
 // Reset makes h as new.
 func (h *PullMessageRequest) Reset() { *h = PullMessageRequest{} }
+
+// Clone returns a copy with strings of its own, which may outlive the frame.
+func (h *PullMessageRequest) Clone() PullMessageRequest {
+	c := *h
+	c.ConsumerGroup = strings.Clone(h.ConsumerGroup)
+	c.Topic = strings.Clone(h.Topic)
+	c.LiteTopic = strings.Clone(h.LiteTopic)
+	c.Subscription = strings.Clone(h.Subscription)
+	c.ExpressionType = strings.Clone(h.ExpressionType)
+	c.ProxyFrowardClientID = strings.Clone(h.ProxyFrowardClientID)
+	c.NS = strings.Clone(h.NS)
+	c.BName = strings.Clone(h.BName)
+	return c
+}
 
 // SetField implements Setter.
 func (h *PullMessageResponse) SetField(key, val []byte) error {
@@ -306,6 +2542,16 @@ func (h *QueryConsumerOffsetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryConsumerOffsetRequest) Reset() { *h = QueryConsumerOffsetRequest{} }
 
+// Clone returns a copy with strings of its own, which may outlive the frame.
+func (h *QueryConsumerOffsetRequest) Clone() QueryConsumerOffsetRequest {
+	c := *h
+	c.ConsumerGroup = strings.Clone(h.ConsumerGroup)
+	c.Topic = strings.Clone(h.Topic)
+	c.NS = strings.Clone(h.NS)
+	c.BName = strings.Clone(h.BName)
+	return c
+}
+
 // SetField implements Setter.
 func (h *QueryConsumerOffsetResponse) SetField(key, val []byte) error {
 	switch string(key) {
@@ -364,6 +2610,16 @@ func (h *UpdateConsumerOffsetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UpdateConsumerOffsetRequest) Reset() { *h = UpdateConsumerOffsetRequest{} }
 
+// Clone returns a copy with strings of its own, which may outlive the frame.
+func (h *UpdateConsumerOffsetRequest) Clone() UpdateConsumerOffsetRequest {
+	c := *h
+	c.ConsumerGroup = strings.Clone(h.ConsumerGroup)
+	c.Topic = strings.Clone(h.Topic)
+	c.NS = strings.Clone(h.NS)
+	c.BName = strings.Clone(h.BName)
+	return c
+}
+
 // SetField implements Setter.
 func (h *GetMaxOffsetRequest) SetField(key, val []byte) error {
 	switch string(key) {
@@ -401,6 +2657,15 @@ func (h *GetMaxOffsetRequest) AppendFields(w *Writer) {
 
 // Reset makes h as new.
 func (h *GetMaxOffsetRequest) Reset() { *h = GetMaxOffsetRequest{} }
+
+// Clone returns a copy with strings of its own, which may outlive the frame.
+func (h *GetMaxOffsetRequest) Clone() GetMaxOffsetRequest {
+	c := *h
+	c.Topic = strings.Clone(h.Topic)
+	c.NS = strings.Clone(h.NS)
+	c.BName = strings.Clone(h.BName)
+	return c
+}
 
 // SetField implements Setter.
 func (h *GetMaxOffsetResponse) SetField(key, val []byte) error {
@@ -453,6 +2718,15 @@ func (h *GetMinOffsetRequest) AppendFields(w *Writer) {
 
 // Reset makes h as new.
 func (h *GetMinOffsetRequest) Reset() { *h = GetMinOffsetRequest{} }
+
+// Clone returns a copy with strings of its own, which may outlive the frame.
+func (h *GetMinOffsetRequest) Clone() GetMinOffsetRequest {
+	c := *h
+	c.Topic = strings.Clone(h.Topic)
+	c.NS = strings.Clone(h.NS)
+	c.BName = strings.Clone(h.BName)
+	return c
+}
 
 // SetField implements Setter.
 func (h *GetMinOffsetResponse) SetField(key, val []byte) error {
@@ -514,6 +2788,17 @@ func (h *SearchOffsetRequest) AppendFields(w *Writer) {
 
 // Reset makes h as new.
 func (h *SearchOffsetRequest) Reset() { *h = SearchOffsetRequest{} }
+
+// Clone returns a copy with strings of its own, which may outlive the frame.
+func (h *SearchOffsetRequest) Clone() SearchOffsetRequest {
+	c := *h
+	c.Topic = strings.Clone(h.Topic)
+	c.LiteTopic = strings.Clone(h.LiteTopic)
+	c.BoundaryType = strings.Clone(h.BoundaryType)
+	c.NS = strings.Clone(h.NS)
+	c.BName = strings.Clone(h.BName)
+	return c
+}
 
 // SetField implements Setter.
 func (h *SearchOffsetResponse) SetField(key, val []byte) error {
@@ -583,6 +2868,457 @@ func (h *GetEarliestMsgStoretimeResponse) AppendFields(w *Writer) {
 
 // Reset makes h as new.
 func (h *GetEarliestMsgStoretimeResponse) Reset() { *h = GetEarliestMsgStoretimeResponse{} }
+
+// SetField implements Setter.
+func (h *QueryMessageRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "key":
+		h.Key = string(val)
+	case "maxNum":
+		return setInt(&h.MaxNum, key, val)
+	case "beginTimestamp":
+		return setInt(&h.BeginTimestamp, key, val)
+	case "endTimestamp":
+		return setInt(&h.EndTimestamp, key, val)
+	case "indexType":
+		h.IndexType = string(val)
+	case "lastKey":
+		h.LastKey = string(val)
+	case "_UNIQUE_KEY_QUERY":
+		h.UniqueKeyQuery = parseOptBool(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *QueryMessageRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	w.String("key", h.Key)
+	w.Int("maxNum", int64(h.MaxNum))
+	w.Int("beginTimestamp", int64(h.BeginTimestamp))
+	w.Int("endTimestamp", int64(h.EndTimestamp))
+	appendNonEmpty(w, "indexType", h.IndexType)
+	appendNonEmpty(w, "lastKey", h.LastKey)
+	appendOptBool(w, "_UNIQUE_KEY_QUERY", h.UniqueKeyQuery)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *QueryMessageRequest) Reset() { *h = QueryMessageRequest{} }
+
+// SetField implements Setter.
+func (h *QueryMessageResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "indexLastUpdateTimestamp":
+		return setInt(&h.IndexLastUpdateTimestamp, key, val)
+	case "indexLastUpdatePhyoffset":
+		return setInt(&h.IndexLastUpdatePhyoffset, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *QueryMessageResponse) AppendFields(w *Writer) {
+	w.Int("indexLastUpdateTimestamp", int64(h.IndexLastUpdateTimestamp))
+	w.Int("indexLastUpdatePhyoffset", int64(h.IndexLastUpdatePhyoffset))
+}
+
+// Reset makes h as new.
+func (h *QueryMessageResponse) Reset() { *h = QueryMessageResponse{} }
+
+// SetField implements Setter.
+func (h *ViewMessageRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "offset":
+		return setInt(&h.Offset, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ViewMessageRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "topic", h.Topic)
+	w.Int("offset", int64(h.Offset))
+}
+
+// Reset makes h as new.
+func (h *ViewMessageRequest) Reset() { *h = ViewMessageRequest{} }
+
+// SetField implements Setter.
+func (h *QueryConsumeQueueRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "queueId":
+		return setInt(&h.QueueID, key, val)
+	case "index":
+		return setInt(&h.Index, key, val)
+	case "count":
+		return setInt(&h.Count, key, val)
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *QueryConsumeQueueRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "topic", h.Topic)
+	w.Int("queueId", int64(h.QueueID))
+	w.Int("index", int64(h.Index))
+	w.Int("count", int64(h.Count))
+	appendNonEmpty(w, "consumerGroup", h.ConsumerGroup)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *QueryConsumeQueueRequest) Reset() { *h = QueryConsumeQueueRequest{} }
+
+// SetField implements Setter.
+func (h *QueryCorrectionOffset) SetField(key, val []byte) error {
+	switch string(key) {
+	case "filterGroups":
+		h.FilterGroups = string(val)
+	case "compareGroup":
+		h.CompareGroup = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *QueryCorrectionOffset) AppendFields(w *Writer) {
+	appendNonEmpty(w, "filterGroups", h.FilterGroups)
+	w.String("compareGroup", h.CompareGroup)
+	w.String("topic", h.Topic)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *QueryCorrectionOffset) Reset() { *h = QueryCorrectionOffset{} }
+
+// SetField implements Setter.
+func (h *QueryConsumeTimeSpanRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "group":
+		h.Group = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *QueryConsumeTimeSpanRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	w.String("group", h.Group)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *QueryConsumeTimeSpanRequest) Reset() { *h = QueryConsumeTimeSpanRequest{} }
+
+// SetField implements Setter.
+func (h *QueryTopicConsumeByWhoRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *QueryTopicConsumeByWhoRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *QueryTopicConsumeByWhoRequest) Reset() { *h = QueryTopicConsumeByWhoRequest{} }
+
+// SetField implements Setter.
+func (h *QueryTopicsByConsumerRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "group":
+		h.Group = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *QueryTopicsByConsumerRequest) AppendFields(w *Writer) {
+	w.String("group", h.Group)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *QueryTopicsByConsumerRequest) Reset() { *h = QueryTopicsByConsumerRequest{} }
+
+// SetField implements Setter.
+func (h *QuerySubscriptionByConsumerRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "group":
+		h.Group = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *QuerySubscriptionByConsumerRequest) AppendFields(w *Writer) {
+	w.String("group", h.Group)
+	appendNonEmpty(w, "topic", h.Topic)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *QuerySubscriptionByConsumerRequest) Reset() { *h = QuerySubscriptionByConsumerRequest{} }
+
+// SetField implements Setter.
+func (h *GetTopicStatsInfoRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetTopicStatsInfoRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *GetTopicStatsInfoRequest) Reset() { *h = GetTopicStatsInfoRequest{} }
+
+// SetField implements Setter.
+func (h *GetConsumeStatsRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "consumerGroup":
+		h.ConsumerGroup = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "topicList":
+		h.TopicList = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetConsumeStatsRequest) AppendFields(w *Writer) {
+	w.String("consumerGroup", h.ConsumerGroup)
+	appendNonEmpty(w, "topic", h.Topic)
+	appendNonEmpty(w, "topicList", h.TopicList)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *GetConsumeStatsRequest) Reset() { *h = GetConsumeStatsRequest{} }
+
+// SetField implements Setter.
+func (h *GetConsumeStatsInBroker) SetField(key, val []byte) error {
+	switch string(key) {
+	case "isOrder":
+		h.IsOrder = parseBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetConsumeStatsInBroker) AppendFields(w *Writer) {
+	w.Bool("isOrder", h.IsOrder)
+}
+
+// Reset makes h as new.
+func (h *GetConsumeStatsInBroker) Reset() { *h = GetConsumeStatsInBroker{} }
+
+// SetField implements Setter.
+func (h *ViewBrokerStatsDataRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "statsName":
+		h.StatsName = string(val)
+	case "statsKey":
+		h.StatsKey = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ViewBrokerStatsDataRequest) AppendFields(w *Writer) {
+	w.String("statsName", h.StatsName)
+	w.String("statsKey", h.StatsKey)
+}
+
+// Reset makes h as new.
+func (h *ViewBrokerStatsDataRequest) Reset() { *h = ViewBrokerStatsDataRequest{} }
+
+// SetField implements Setter.
+func (h *CloneGroupOffsetRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "srcGroup":
+		h.SrcGroup = string(val)
+	case "destGroup":
+		h.DestGroup = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "offline":
+		h.Offline = parseBool(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *CloneGroupOffsetRequest) AppendFields(w *Writer) {
+	w.String("srcGroup", h.SrcGroup)
+	w.String("destGroup", h.DestGroup)
+	appendNonEmpty(w, "topic", h.Topic)
+	w.Bool("offline", h.Offline)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *CloneGroupOffsetRequest) Reset() { *h = CloneGroupOffsetRequest{} }
 
 // SetField implements Setter.
 func (h *RpcRequest) SetField(key, val []byte) error {
@@ -707,6 +3443,18 @@ func (h *SendMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SendMessageRequest) Reset() { *h = SendMessageRequest{} }
 
+// Clone returns a copy with strings of its own, which may outlive the frame.
+func (h *SendMessageRequest) Clone() SendMessageRequest {
+	c := *h
+	c.ProducerGroup = strings.Clone(h.ProducerGroup)
+	c.Topic = strings.Clone(h.Topic)
+	c.DefaultTopic = strings.Clone(h.DefaultTopic)
+	c.Properties = strings.Clone(h.Properties)
+	c.NS = strings.Clone(h.NS)
+	c.BName = strings.Clone(h.BName)
+	return c
+}
+
 // SetField implements Setter.
 func (h *SendMessageRequestV2) SetField(key, val []byte) error {
 	switch string(key) {
@@ -774,6 +3522,18 @@ func (h *SendMessageRequestV2) AppendFields(w *Writer) {
 
 // Reset makes h as new.
 func (h *SendMessageRequestV2) Reset() { *h = SendMessageRequestV2{} }
+
+// Clone returns a copy with strings of its own, which may outlive the frame.
+func (h *SendMessageRequestV2) Clone() SendMessageRequestV2 {
+	c := *h
+	c.ProducerGroup = strings.Clone(h.ProducerGroup)
+	c.Topic = strings.Clone(h.Topic)
+	c.DefaultTopic = strings.Clone(h.DefaultTopic)
+	c.Properties = strings.Clone(h.Properties)
+	c.NS = strings.Clone(h.NS)
+	c.BName = strings.Clone(h.BName)
+	return c
+}
 
 // SetField implements Setter.
 func (h *SendMessageResponse) SetField(key, val []byte) error {
@@ -894,7 +3654,7 @@ func (h *EndTransactionRequest) SetField(key, val []byte) error {
 	case "commitOrRollback":
 		return setInt(&h.CommitOrRollback, key, val)
 	case "fromTransactionCheck":
-		h.FromTransactionCheck = parseOptBool(val)
+		h.FromTransactionCheck = parseBool(val)
 	case "msgId":
 		h.MsgID = string(val)
 	case "transactionId":
@@ -918,7 +3678,7 @@ func (h *EndTransactionRequest) AppendFields(w *Writer) {
 	w.Int("tranStateTableOffset", int64(h.TranStateTableOffset))
 	w.Int("commitLogOffset", int64(h.CommitLogOffset))
 	w.Int("commitOrRollback", int64(h.CommitOrRollback))
-	appendOptBool(w, "fromTransactionCheck", h.FromTransactionCheck)
+	w.Bool("fromTransactionCheck", h.FromTransactionCheck)
 	w.String("msgId", h.MsgID)
 	appendNonEmpty(w, "transactionId", h.TransactionID)
 	appendNonEmpty(w, "ns", h.NS)
@@ -929,3 +3689,527 @@ func (h *EndTransactionRequest) AppendFields(w *Writer) {
 
 // Reset makes h as new.
 func (h *EndTransactionRequest) Reset() { *h = EndTransactionRequest{} }
+
+// SetField implements Setter.
+func (h *RecallMessageRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "producerGroup":
+		h.ProducerGroup = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "recallHandle":
+		h.RecallHandle = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *RecallMessageRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "producerGroup", h.ProducerGroup)
+	w.String("topic", h.Topic)
+	w.String("recallHandle", h.RecallHandle)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *RecallMessageRequest) Reset() { *h = RecallMessageRequest{} }
+
+// SetField implements Setter.
+func (h *RecallMessageResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "msgId":
+		h.MsgID = string(val)
+	case "MSG_REGION":
+		h.MsgRegion = string(val)
+	case "TRACE_ON":
+		h.TraceOn = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *RecallMessageResponse) AppendFields(w *Writer) {
+	w.String("msgId", h.MsgID)
+	appendNonEmpty(w, "MSG_REGION", h.MsgRegion)
+	appendOptBool(w, "TRACE_ON", h.TraceOn)
+}
+
+// Reset makes h as new.
+func (h *RecallMessageResponse) Reset() { *h = RecallMessageResponse{} }
+
+// SetField implements Setter.
+func (h *ReplyMessageRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "producerGroup":
+		h.ProducerGroup = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "defaultTopic":
+		h.DefaultTopic = string(val)
+	case "defaultTopicQueueNums":
+		return setInt(&h.DefaultTopicQueueNums, key, val)
+	case "queueId":
+		return setInt(&h.QueueID, key, val)
+	case "sysFlag":
+		return setInt(&h.SysFlag, key, val)
+	case "bornTimestamp":
+		return setInt(&h.BornTimestamp, key, val)
+	case "flag":
+		return setInt(&h.Flag, key, val)
+	case "properties":
+		h.Properties = string(val)
+	case "reconsumeTimes":
+		return setOptInt(&h.ReconsumeTimes, key, val)
+	case "unitMode":
+		h.UnitMode = parseBool(val)
+	case "bornHost":
+		h.BornHost = string(val)
+	case "storeHost":
+		h.StoreHost = string(val)
+	case "storeTimestamp":
+		return setInt(&h.StoreTimestamp, key, val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ReplyMessageRequest) AppendFields(w *Writer) {
+	w.String("producerGroup", h.ProducerGroup)
+	w.String("topic", h.Topic)
+	w.String("defaultTopic", h.DefaultTopic)
+	w.Int("defaultTopicQueueNums", int64(h.DefaultTopicQueueNums))
+	w.Int("queueId", int64(h.QueueID))
+	w.Int("sysFlag", int64(h.SysFlag))
+	w.Int("bornTimestamp", int64(h.BornTimestamp))
+	w.Int("flag", int64(h.Flag))
+	appendNonEmpty(w, "properties", h.Properties)
+	appendOptInt(w, "reconsumeTimes", h.ReconsumeTimes)
+	w.Bool("unitMode", h.UnitMode)
+	w.String("bornHost", h.BornHost)
+	w.String("storeHost", h.StoreHost)
+	w.Int("storeTimestamp", int64(h.StoreTimestamp))
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *ReplyMessageRequest) Reset() { *h = ReplyMessageRequest{} }
+
+// SetField implements Setter.
+func (h *CheckTransactionStateRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "tranStateTableOffset":
+		return setInt(&h.TranStateTableOffset, key, val)
+	case "commitLogOffset":
+		return setInt(&h.CommitLogOffset, key, val)
+	case "msgId":
+		h.MsgID = string(val)
+	case "transactionId":
+		h.TransactionID = string(val)
+	case "offsetMsgId":
+		h.OffsetMsgID = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *CheckTransactionStateRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "topic", h.Topic)
+	w.Int("tranStateTableOffset", int64(h.TranStateTableOffset))
+	w.Int("commitLogOffset", int64(h.CommitLogOffset))
+	appendNonEmpty(w, "msgId", h.MsgID)
+	appendNonEmpty(w, "transactionId", h.TransactionID)
+	appendNonEmpty(w, "offsetMsgId", h.OffsetMsgID)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *CheckTransactionStateRequest) Reset() { *h = CheckTransactionStateRequest{} }
+
+// SetField implements Setter.
+func (h *ResumeCheckHalfMessageRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "msgId":
+		h.MsgID = string(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *ResumeCheckHalfMessageRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "topic", h.Topic)
+	appendNonEmpty(w, "msgId", h.MsgID)
+}
+
+// Reset makes h as new.
+func (h *ResumeCheckHalfMessageRequest) Reset() { *h = ResumeCheckHalfMessageRequest{} }
+
+// SetField implements Setter.
+func (h *CreateTopicRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "defaultTopic":
+		h.DefaultTopic = string(val)
+	case "readQueueNums":
+		return setInt(&h.ReadQueueNums, key, val)
+	case "writeQueueNums":
+		return setInt(&h.WriteQueueNums, key, val)
+	case "perm":
+		return setInt(&h.Perm, key, val)
+	case "topicFilterType":
+		h.TopicFilterType = string(val)
+	case "topicSysFlag":
+		return setOptInt(&h.TopicSysFlag, key, val)
+	case "order":
+		h.Order = parseBool(val)
+	case "attributes":
+		h.Attributes = string(val)
+	case "force":
+		h.Force = parseOptBool(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *CreateTopicRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	w.String("defaultTopic", h.DefaultTopic)
+	w.Int("readQueueNums", int64(h.ReadQueueNums))
+	w.Int("writeQueueNums", int64(h.WriteQueueNums))
+	w.Int("perm", int64(h.Perm))
+	w.String("topicFilterType", h.TopicFilterType)
+	appendOptInt(w, "topicSysFlag", h.TopicSysFlag)
+	w.Bool("order", h.Order)
+	appendNonEmpty(w, "attributes", h.Attributes)
+	appendOptBool(w, "force", h.Force)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *CreateTopicRequest) Reset() { *h = CreateTopicRequest{} }
+
+// SetField implements Setter.
+func (h *CreateTopicListRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *CreateTopicListRequest) AppendFields(w *Writer) {
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *CreateTopicListRequest) Reset() { *h = CreateTopicListRequest{} }
+
+// SetField implements Setter.
+func (h *DeleteTopicRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *DeleteTopicRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *DeleteTopicRequest) Reset() { *h = DeleteTopicRequest{} }
+
+// SetField implements Setter.
+func (h *GetAllTopicConfigRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topicSeq":
+		return setOptInt(&h.TopicSeq, key, val)
+	case "dataVersion":
+		h.DataVersion = string(val)
+	case "maxTopicNum":
+		return setOptInt(&h.MaxTopicNum, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetAllTopicConfigRequest) AppendFields(w *Writer) {
+	appendOptInt(w, "topicSeq", h.TopicSeq)
+	appendNonEmpty(w, "dataVersion", h.DataVersion)
+	appendOptInt(w, "maxTopicNum", h.MaxTopicNum)
+}
+
+// Reset makes h as new.
+func (h *GetAllTopicConfigRequest) Reset() { *h = GetAllTopicConfigRequest{} }
+
+// SetField implements Setter.
+func (h *GetAllTopicConfigResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "totalTopicNum":
+		return setInt(&h.TotalTopicNum, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetAllTopicConfigResponse) AppendFields(w *Writer) {
+	w.Int("totalTopicNum", int64(h.TotalTopicNum))
+}
+
+// Reset makes h as new.
+func (h *GetAllTopicConfigResponse) Reset() { *h = GetAllTopicConfigResponse{} }
+
+// SetField implements Setter.
+func (h *GetTopicConfigRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "topic":
+		h.Topic = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetTopicConfigRequest) AppendFields(w *Writer) {
+	w.String("topic", h.Topic)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *GetTopicConfigRequest) Reset() { *h = GetTopicConfigRequest{} }
+
+// SetField implements Setter.
+func (h *GetAllSubscriptionGroupRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "groupSeq":
+		return setOptInt(&h.GroupSeq, key, val)
+	case "dataVersion":
+		h.DataVersion = string(val)
+	case "maxGroupNum":
+		return setOptInt(&h.MaxGroupNum, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetAllSubscriptionGroupRequest) AppendFields(w *Writer) {
+	appendOptInt(w, "groupSeq", h.GroupSeq)
+	appendNonEmpty(w, "dataVersion", h.DataVersion)
+	appendOptInt(w, "maxGroupNum", h.MaxGroupNum)
+}
+
+// Reset makes h as new.
+func (h *GetAllSubscriptionGroupRequest) Reset() { *h = GetAllSubscriptionGroupRequest{} }
+
+// SetField implements Setter.
+func (h *GetAllSubscriptionGroupResponse) SetField(key, val []byte) error {
+	switch string(key) {
+	case "totalGroupNum":
+		return setInt(&h.TotalGroupNum, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetAllSubscriptionGroupResponse) AppendFields(w *Writer) {
+	w.Int("totalGroupNum", int64(h.TotalGroupNum))
+}
+
+// Reset makes h as new.
+func (h *GetAllSubscriptionGroupResponse) Reset() { *h = GetAllSubscriptionGroupResponse{} }
+
+// SetField implements Setter.
+func (h *GetSubscriptionGroupConfigRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "group":
+		h.Group = string(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *GetSubscriptionGroupConfigRequest) AppendFields(w *Writer) {
+	w.String("group", h.Group)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *GetSubscriptionGroupConfigRequest) Reset() { *h = GetSubscriptionGroupConfigRequest{} }
+
+// SetField implements Setter.
+func (h *DeleteSubscriptionGroupRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "groupName":
+		h.GroupName = string(val)
+	case "cleanOffset":
+		h.CleanOffset = parseBool(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *DeleteSubscriptionGroupRequest) AppendFields(w *Writer) {
+	w.String("groupName", h.GroupName)
+	w.Bool("cleanOffset", h.CleanOffset)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+}
+
+// Reset makes h as new.
+func (h *DeleteSubscriptionGroupRequest) Reset() { *h = DeleteSubscriptionGroupRequest{} }
+
+// SetField implements Setter.
+func (h *UpdateGroupForbiddenRequest) SetField(key, val []byte) error {
+	switch string(key) {
+	case "group":
+		h.Group = string(val)
+	case "topic":
+		h.Topic = string(val)
+	case "readable":
+		h.Readable = parseOptBool(val)
+	case "ns":
+		h.NS = string(val)
+	case "nsd":
+		h.NSD = parseOptBool(val)
+	case "bname":
+		h.BName = string(val)
+	case "oway":
+		h.Oway = parseOptBool(val)
+	case "lo":
+		h.Lo = parseOptBool(val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *UpdateGroupForbiddenRequest) AppendFields(w *Writer) {
+	w.String("group", h.Group)
+	w.String("topic", h.Topic)
+	appendOptBool(w, "readable", h.Readable)
+	appendNonEmpty(w, "ns", h.NS)
+	appendOptBool(w, "nsd", h.NSD)
+	appendNonEmpty(w, "bname", h.BName)
+	appendOptBool(w, "oway", h.Oway)
+	appendOptBool(w, "lo", h.Lo)
+}
+
+// Reset makes h as new.
+func (h *UpdateGroupForbiddenRequest) Reset() { *h = UpdateGroupForbiddenRequest{} }

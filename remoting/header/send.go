@@ -86,13 +86,63 @@ type ConsumerSendMsgBackRequest struct {
 
 // EndTransactionRequest is END_TRANSACTION.
 type EndTransactionRequest struct {
-	Topic                string    `h:"topic"`
-	ProducerGroup        string    `h:"producerGroup,required"`
-	TranStateTableOffset int64     `h:"tranStateTableOffset,required"` // queue offset of the half message
-	CommitLogOffset      int64     `h:"commitLogOffset,required"`
-	CommitOrRollback     int32     `h:"commitOrRollback,required"` // transaction bits of a sysFlag: 0, 8 commit, 12 rollback
-	FromTransactionCheck Opt[bool] `h:"fromTransactionCheck"`
-	MsgID                string    `h:"msgId,required"`
-	TransactionID        string    `h:"transactionId"`
+	Topic                string `h:"topic"`
+	ProducerGroup        string `h:"producerGroup,required"`
+	TranStateTableOffset int64  `h:"tranStateTableOffset,required"` // queue offset of the half message
+	CommitLogOffset      int64  `h:"commitLogOffset,required"`
+	CommitOrRollback     int32  `h:"commitOrRollback,required"` // transaction bits of a sysFlag: 0, 8 commit, 12 rollback
+	FromTransactionCheck bool   `h:"fromTransactionCheck"`
+	MsgID                string `h:"msgId,required"`
+	TransactionID        string `h:"transactionId"`
 	RpcRequest
+}
+
+// RecallMessageRequest is RECALL_MESSAGE: take back a timer message that is not due yet.
+type RecallMessageRequest struct {
+	ProducerGroup string `h:"producerGroup"`
+	Topic         string `h:"topic,required"`
+	RecallHandle  string `h:"recallHandle,required"`
+	TopicRequest
+}
+
+// RecallMessageResponse answers it.
+type RecallMessageResponse struct {
+	MsgID string `h:"msgId,required"`
+	SendContext
+}
+
+// ReplyMessageRequest is PUSH_REPLY_MESSAGE_TO_CLIENT: a reply on its way from the broker to the requester.
+type ReplyMessageRequest struct {
+	ProducerGroup         string     `h:"producerGroup,required"`
+	Topic                 string     `h:"topic,required"`
+	DefaultTopic          string     `h:"defaultTopic,required"`
+	DefaultTopicQueueNums int32      `h:"defaultTopicQueueNums,required"`
+	QueueID               int32      `h:"queueId,required"`
+	SysFlag               int32      `h:"sysFlag,required"`
+	BornTimestamp         int64      `h:"bornTimestamp,required"` // ms
+	Flag                  int32      `h:"flag,required"`
+	Properties            string     `h:"properties"`
+	ReconsumeTimes        Opt[int32] `h:"reconsumeTimes"`
+	UnitMode              bool       `h:"unitMode"`
+	BornHost              string     `h:"bornHost,required"`
+	StoreHost             string     `h:"storeHost,required"`
+	StoreTimestamp        int64      `h:"storeTimestamp,required"` // ms
+	TopicRequest
+}
+
+// CheckTransactionStateRequest is CHECK_TRANSACTION_STATE: the broker asks a producer about a half message, which is the body.
+type CheckTransactionStateRequest struct {
+	Topic                string `h:"topic"`
+	TranStateTableOffset int64  `h:"tranStateTableOffset,required"` // queue offset of the half message
+	CommitLogOffset      int64  `h:"commitLogOffset,required"`
+	MsgID                string `h:"msgId"` // the unique key
+	TransactionID        string `h:"transactionId"`
+	OffsetMsgID          string `h:"offsetMsgId"`
+	RpcRequest
+}
+
+// ResumeCheckHalfMessageRequest is RESUME_CHECK_HALF_MESSAGE.
+type ResumeCheckHalfMessageRequest struct {
+	Topic string `h:"topic"`
+	MsgID string `h:"msgId"`
 }
