@@ -4,6 +4,8 @@ package code
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"math"
 	"strconv"
 )
@@ -18,6 +20,9 @@ func (c Request) String() string {
 	}
 	return strconv.Itoa(int(c))
 }
+
+// Requests yields all known request codes in no order, so that a server's table can be checked for gaps.
+func Requests() iter.Seq[Request] { return maps.Keys(requestNames) }
 
 // FromBinary returns the request that a code of the binary header means. That header has 16 bits for it and Java drops the
 // upper half of the larger codes (those of POP and of lite topics), so 3442 is POP_MESSAGE. None of the numbers left over is

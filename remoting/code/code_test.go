@@ -117,7 +117,7 @@ func TestFromBinary(t *testing.T) {
 			t.Errorf("FromBinary(%d) = %v, want %v", wire, got, want)
 		}
 	}
-	for c := range requestNames {
+	for c := range Requests() {
 		if got := FromBinary(int16(c)); got != c {
 			t.Errorf("%v comes back from 16 bits as %v", c, got)
 		}

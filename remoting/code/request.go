@@ -168,7 +168,7 @@ const (
 	BatchAckMessage                      Request = 200151
 )
 
-// requestNames holds the names Java gives them; tools and logs show these.
+// requestNames holds the names Java gives them; logs and metrics show these.
 var requestNames = map[Request]string{
 	SendMessage:                          "SEND_MESSAGE",
 	PullMessage:                          "PULL_MESSAGE",

@@ -1,6 +1,7 @@
 package code
 
-// The response codes of RocketMQ 5.5.0, all of them, whether or not a server of ours handles them. Java: RemotingSysResponseCode and ResponseCode.
+// The response codes of RocketMQ 5.5.0, all of them, whether or not a server of ours sends them. Java:
+// RemotingSysResponseCode and ResponseCode; the negative ones never travel.
 const (
 	RPCTimeOut                           Response = -1006
 	RPCSendToChannelFailed               Response = -1004
@@ -72,7 +73,7 @@ const (
 	PolicyNotExist                       Response = 3002
 )
 
-// responseNames holds the names Java gives them; tools and logs show these.
+// responseNames holds the names Java gives them; logs show these.
 var responseNames = map[Response]string{
 	RPCTimeOut:                           "RPC_TIME_OUT",
 	RPCSendToChannelFailed:               "RPC_SEND_TO_CHANNEL_FAILED",

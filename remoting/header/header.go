@@ -3,17 +3,22 @@
 // Each struct is the only declaration of its header: the field tag names the key on the wire, and headers_gen.go, written
 // by internal/gen/headers, holds the codec. Nothing here uses reflection at run time.
 //
-// Tag form: `h:"key[,required][,alias=otherKey]"`. Field types: string, bool, int32, int64, float64 and Opt of these (absent
+// Tag form: `h:"key[,required][,alias=otherKey]"`. Field types: string, bool, int32, int64 and Opt of the last three (absent
 // differs from zero: Java's boxed types). An embedded struct contributes its fields (Java's RpcRequestHeader family).
 //
+// Decoding does not insist on required fields, since Java does not either and clients omit some; a handler refuses what it
+// cannot do without. Encoding writes numbers and booleans that are not Opt, and required strings, in any case, and leaves out
+// other strings that are empty: on the wire an empty string and none are the same.
+//
 // Ownership: strings of a decoded header whose declaration carries the directive //header:alias point into the frame and
-// die with the request; strings.Clone whatever is kept. All other headers own their strings.
+// die with the request; Clone the header, or strings.Clone whatever is kept. All other headers own their strings.
 //
 // Java: org.apache.rocketmq.remoting.protocol.header.
 package header
 
 import (
 	"strconv"
+	"unicode/utf8"
 )
 
 // Setter receives the ext fields of one command, one call per field. Unknown keys are ignored. An error means that the
@@ -110,15 +115,6 @@ func (w *Writer) Int(key string, v int64) {
 	w.Buf = append(w.Buf, '"')
 }
 
-// Float appends a number in Java's Double.toString style (always with a fraction).
-func (w *Writer) Float(key string, v float64) {
-	s := strconv.FormatFloat(v, 'f', -1, 64)
-	if v == float64(int64(v)) {
-		s = strconv.FormatFloat(v, 'f', 1, 64)
-	}
-	w.String(key, s)
-}
-
 // Bool appends true or false.
 func (w *Writer) Bool(key string, v bool) {
 	if v {
@@ -148,12 +144,22 @@ func (w *Writer) jsonKey(key string) {
 const hexDigits = "0123456789abcdef"
 
 // AppendJSONString appends s as a JSON string: quotes, backslash and control characters escaped, everything else raw UTF-8,
-// as fastjson2 writes it.
+// as fastjson2 writes it. Bytes that are not UTF-8 become U+FFFD, as in Java, so that the peer can read the document.
 func AppendJSONString[T string | []byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); i++ {
 		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
+			if r == utf8.RuneError && n == 1 {
+				dst = append(dst, s[start:i]...)
+				dst = utf8.AppendRune(dst, utf8.RuneError)
+				start = i + 1
+			}
+			i += n - 1
+			continue
+		}
 		if c >= 0x20 && c != '"' && c != '\\' {
 			continue
 		}
