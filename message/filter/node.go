@@ -27,14 +27,16 @@ type negate struct{ of node }
 
 func (n *negate) eval(p Properties) value {
 	v := n.of.eval(p)
-	if v.isNumber() {
-		v.num, v.float = -v.num, -v.float
+	switch v.kind {
+	case kindInt, kindLong:
+		return value{kind: v.kind, num: -v.num}
+	case kindDouble:
+		return doubleValue(-v.asDouble())
+	case kindFailed:
 		return v
+	default:
+		return value{}
 	}
-	if v.kind == kindFailed {
-		return v
-	}
-	return value{}
 }
 
 // bare is a property in the place of a boolean. A text is not a boolean, so it is false, whatever it says.

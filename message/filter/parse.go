@@ -307,7 +307,7 @@ func (p *parser) float(t token) node {
 	if err != nil || f == 0 && strings.ContainsAny(mantissa, "123456789") {
 		return p.fail(t.pos, "float outside the range of a double")
 	}
-	return &constant{value{kind: kindDouble, float: f}}
+	return &constant{doubleValue(f)}
 }
 
 // str takes a string and returns its value.

@@ -22,12 +22,11 @@ const (
 )
 
 // value is what a node evaluates to. A failed value aborts the whole evaluation: str is the text that could not be
-// converted and num the kind that was wanted.
+// converted and num the kind that was wanted. Four words are what the compiler still keeps in registers.
 type value struct {
-	kind  kind
-	num   int64 // boolean (0 or 1), integer and long
-	float float64
-	str   string
+	kind kind
+	num  int64 // A boolean (0 or 1), an integer, a long, or the bits of a double.
+	str  string
 }
 
 // article names a kind for an error message.
@@ -49,6 +48,10 @@ func truthValue(b bool) value {
 	return value{kind: kindBool}
 }
 
+func doubleValue(f float64) value {
+	return value{kind: kindDouble, num: int64(math.Float64bits(f))}
+}
+
 func (v value) is(b bool) bool { return v.kind == kindBool && (v.num == 1) == b }
 
 func (v value) isNumber() bool {
@@ -60,7 +63,7 @@ func (v value) void() bool { return v.kind == kindNull || v.kind == kindFailed }
 
 func (v value) asDouble() float64 {
 	if v.kind == kindDouble {
-		return v.float
+		return math.Float64frombits(uint64(v.num))
 	}
 	return float64(v.num)
 }
@@ -149,7 +152,7 @@ func convert(s string, k kind) value {
 		}
 	default:
 		if f, ok := parseDouble(s); ok {
-			return value{kind: kindDouble, float: f}
+			return doubleValue(f)
 		}
 	}
 	return value{kind: kindFailed, num: int64(k), str: s}
