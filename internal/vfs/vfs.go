@@ -9,51 +9,70 @@ import (
 	"io/fs"
 )
 
-// ErrNoSpace is returned (wrapped) by Allocate and WriteAt when the disk is full.
+// ErrNoSpace is returned (wrapped) by Allocate and WriteAt when the disk or the quota is full.
 var ErrNoSpace = errors.New("no space left on device")
 
-// FS is a file system. Paths are ordinary OS paths. All methods are safe for concurrent use.
+// ErrLocked is returned (wrapped) by Lock when somebody else, maybe in this process, holds the lock.
+var ErrLocked = errors.New("locked by another owner")
+
+// FS is a file system. Paths are ordinary OS paths. All methods are safe for concurrent use. Errors carry the operation and
+// the path (fs.PathError or os.LinkError) and match fs.ErrNotExist, fs.ErrExist and the errno of the kernel.
 type FS interface {
 	// Create opens path for reading and writing, truncating what was there.
 	Create(path string) (File, error)
 	// Open opens an existing file for reading and writing.
 	Open(path string) (File, error)
+	// Rename moves a file or a directory and replaces the file that to names; it is atomic. It does not replace a directory.
 	Rename(from, to string) error
+	// Remove removes a file or an empty directory.
 	Remove(path string) error
+	// RemoveAll removes path and all below it; it is no error that path is missing.
 	RemoveAll(path string) error
+	// MkdirAll creates the directory and its parents; it is no error that they exist.
 	MkdirAll(path string) error
 	// ReadDir lists the names in dir in order; a missing directory is fs.ErrNotExist.
 	ReadDir(dir string) ([]fs.DirEntry, error)
+	// Stat tells size, modification time and kind.
 	Stat(path string) (fs.FileInfo, error)
-	// SyncDir makes creations, renames and removals in dir durable.
+	// SyncDir makes creations, renames and removals in dir durable. The entry of dir itself is its parent's to sync.
 	SyncDir(dir string) error
 	// Lock takes an exclusive, non-blocking lock on path (created if missing). It is freed by Close of the returned closer
 	// and by the end of the process.
 	Lock(path string) (Unlocker, error)
 	// Usage tells the partition of path: total and available bytes.
 	Usage(path string) (total, avail int64, err error)
-	// ReadFile and WriteFileAtomic serve small files. WriteFileAtomic writes a temporary file, syncs it, renames it over
-	// path and syncs the directory.
+	// ReadFile and WriteFileAtomic serve small files. WriteFileAtomic writes a temporary file (path + TempSuffix), syncs it,
+	// renames it over path and syncs the directory. Two calls for one path must not overlap.
 	ReadFile(path string) ([]byte, error)
 	WriteFileAtomic(path string, data []byte) error
 }
 
+// TempSuffix ends the name of the temporary file of WriteFileAtomic. A crash may leave such a file; the next call for the
+// same path replaces it.
+const TempSuffix = ".tmp"
+
 // Unlocker frees a lock.
 type Unlocker interface{ Close() error }
 
-// File is one open file.
+// File is one open file. All methods are safe for concurrent use; after Close they fail with fs.ErrClosed.
 type File interface {
+	// ReadAt fills p unless the file ends first (io.EOF).
 	ReadAt(p []byte, off int64) (int, error)
+	// WriteAt writes all of p or tells how much of it, and why not the rest.
 	WriteAt(p []byte, off int64) (int, error)
 	Size() (int64, error)
+	// Truncate sets the size. It must not cut below a live mapping: touching that part then kills the process.
 	Truncate(size int64) error
-	// Allocate reserves real blocks for [off, off+n) and extends the size; the range reads as zeros.
+	// Allocate reserves real blocks for [off, off+n) and extends the size. What was written in the range stays, the rest
+	// reads as zeros. After an error the size is what it was, so it must not run together with another call that changes
+	// the size. A file system that cannot reserve gets zeros written past the old size instead.
 	Allocate(off, n int64) error
 	// SyncData makes the file's data durable (fdatasync). After an error nothing is known about unsynced data.
 	SyncData() error
-	// Map maps [0, size) shared, readable and writable.
+	// Map maps [0, size) shared, readable and writable. The file must be at least that long. A mapping outlives the Close
+	// of its file.
 	Map(size int64) (Mapping, error)
-	// Advise tells the kernel about the range [off, off+n): it may be dropped from the page cache (a cold read went over it).
+	// DontNeed tells the kernel that [off, off+n) may be dropped from the page cache (a cold read went over it).
 	DontNeed(off, n int64)
 	Close() error
 }
@@ -64,5 +83,6 @@ type Mapping interface {
 	Bytes() []byte
 	// Populate faults [off, off+n) in for writing, so that later stores into it do not fault. Errors are only a loss of speed.
 	Populate(off, n int64) error
+	// Close unmaps. The caller proves that nobody uses the bytes any more: touching them then kills the process.
 	Close() error
 }

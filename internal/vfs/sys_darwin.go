@@ -1,0 +1,37 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func fallocate(int, int64, int64) error { return errors.ErrUnsupported }
+
+// fdatasync asks for the one sync of this system that reaches the medium.
+func fdatasync(fd int) error {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_FULLFSYNC, 0)
+	return err
+}
+
+func dontNeed(int, int64, int64) error { return errors.ErrUnsupported }
+
+func populate([]byte) error { return nil }
+
+func blockSize(st *unix.Statfs_t) int64 { return int64(st.Bsize) }
+
+// newMemoryFile returns a nameless file in the temporary directory.
+func newMemoryFile() (*os.File, error) {
+	f, err := os.CreateTemp("", "vfs.Mem")
+	if err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}
+
+// punch makes [off, off+n) read as zeros.
+func punch(f *os.File, off, n int64) error { return writeZeros(f, off, off+n) }
+
+// nextData returns the first offset at or after off that may hold something else than zeros.
+func nextData(_ *os.File, off int64) (int64, error) { return off, nil }
