@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Run the tests of the official Go client against the broker of the environment.
-
-Arguments: names of tests (TestSendSync ...); none means all. The environment names the servers: NAMESRV and
-BROKER_ADDR. Prints one line per test, `ok NAME ms` or `FAIL NAME: reason`, and a closing count.
-"""
-import collections, json, os, pathlib, subprocess, sys, tempfile
+"""The Go client suite: the tests of this folder's module. The contract with its caller is in ../run."""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def events(names, offsets):
-    """Yield what `go test -json` reports. offsets is where broadcasting consumers keep theirs."""
-    command = ["go", "test", "-json", "-count=1", "-parallel=32", "-timeout=85s"]
-    command += ["-run", "^(" + "|".join(names) + ")$"] if names else []
+def events(only, offsets):
+    """Yields what `go test -json` reports. offsets is where broadcasting consumers keep theirs."""
+    command = ["go", "test", "-json", "-count=1", "-parallel=32", "-timeout=85s", "-run", re.escape(only), "."]
     env = os.environ | {"rocketmq.client.localOffsetStoreDir": offsets}
-    with subprocess.Popen([*command, "."], cwd=HERE, env=env, text=True,
+    with subprocess.Popen(command, cwd=HERE, env=env, text=True, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         for line in process.stdout:
             try:
@@ -24,23 +27,26 @@ def events(names, offsets):
 
 
 def main():
-    output, open_tests, failed, passed = collections.defaultdict(list), set(), 0, 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", metavar="PATTERN")
+    only = parser.parse_args().only
+    output, running, passed, failed = collections.defaultdict(list), set(), 0, 0
     with tempfile.TemporaryDirectory() as offsets:
-        for e in events(sys.argv[1:], offsets):
-            test, action = e.get("Test", ""), e["Action"]
-            if action in ("output", "build-output") and not e["Output"].startswith(("===", "---", "FAIL", "PASS")):
-                output[test].append(e["Output"].strip())
+        for event in events(only, offsets):
+            test, action = event.get("Test", ""), event["Action"]
+            if action in ("output", "build-output") and not event["Output"].startswith(("===", "---", "FAIL", "PASS")):
+                output[test].append(event["Output"].strip())
             elif action == "run":
-                open_tests.add(test)
-            elif test and action in ("pass", "fail"):
-                open_tests.discard(test)
-                if action == "pass":
-                    passed += 1
-                    print(f"ok {test} {e['Elapsed'] * 1000:.0f}", flush=True)
-                else:
-                    failed += 1
-                    print(f"FAIL {test}: {' | '.join(output[test]) or 'no message'}", flush=True)
-    for test in sorted(open_tests):
+                running.add(test)
+            elif test and action == "pass":
+                running.remove(test)
+                passed += 1
+                print(f"ok {test} {event['Elapsed'] * 1000:.0f}", flush=True)
+            elif test and action == "fail":
+                running.remove(test)
+                failed += 1
+                print(f"FAIL {test}: {' | '.join(output[test]) or 'no message'}", flush=True)
+    for test in sorted(running):
         failed += 1
         print(f"FAIL {test}: did not end")
     if passed + failed == 0:
