@@ -24,8 +24,8 @@ type RegisterBrokerBody struct {
 const (
 	// zlibMark is the first byte of a deflate stream with zlib's header and the usual 32 KiB window.
 	zlibMark = 0x78
-	// maxInflatedSize limits what a compressed registration may expand to, in bytes: a million topics of 100 bytes.
-	maxInflatedSize = 100 << 20
+	// maxInflatedSize limits what a compressed registration may expand to, in bytes: half a million topics.
+	maxInflatedSize = 32 << 20
 )
 
 // Encode returns the body as JSON, or in the compressed form of RegisterBrokerBody.encode. That one loses the
