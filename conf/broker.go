@@ -66,7 +66,7 @@ type Topics struct {
 	// Create a topic when a message for an unknown one arrives.
 	AutoCreateTopicEnable bool `conf:"autoCreateTopicEnable" default:"true" apply:"hot"`
 	// Number of queues of a topic created that way.
-	DefaultTopicQueueNums int32 `conf:"defaultTopicQueueNums" default:"8" min:"1" max:"1024" apply:"hot"`
+	DefaultTopicQueueNums int32 `conf:"defaultTopicQueueNums" default:"8" min:"1" max:"65535" apply:"hot"`
 	// Create a consumer group when an unknown one asks for messages.
 	AutoCreateSubscriptionGroup bool `conf:"autoCreateSubscriptionGroup" default:"true" apply:"hot"`
 	// Create a topic named like the cluster at start.
@@ -214,7 +214,7 @@ type Transactions struct {
 // Registration is how a broker announces itself to name servers.
 type Registration struct {
 	// Time between two registrations of everything.
-	RegisterNameServerPeriod int32 `conf:"registerNameServerPeriod" default:"30000" min:"1000" max:"60000" unit:"ms" apply:"restart"`
+	RegisterNameServerPeriod int32 `conf:"registerNameServerPeriod" default:"30000" min:"1000" unit:"ms" apply:"restart"`
 	// Longest time a registration may take.
 	RegisterBrokerTimeoutMills int32 `conf:"registerBrokerTimeoutMills" default:"24000" min:"100" unit:"ms" apply:"hot"`
 	// Register also when nothing has changed since the last time.

@@ -13,7 +13,7 @@ type Store struct {
 	// File of the broker id that the controller assigned. Empty: brokerIdentity under storePathRootDir.
 	StorePathBrokerIdentity string `conf:"storePathBrokerIdentity" apply:"deny"`
 	// Size of a commit log file.
-	MappedFileSizeCommitLog int32 `conf:"mappedFileSizeCommitLog" default:"1073741824" min:"65536" unit:"B" apply:"startup"`
+	MappedFileSizeCommitLog int32 `conf:"mappedFileSizeCommitLog" default:"1073741824" min:"4096" unit:"B" apply:"startup"`
 	// Size of a consume queue file; rounded up to whole entries of 20 bytes.
 	MappedFileSizeConsumeQueue int32 `conf:"mappedFileSizeConsumeQueue" default:"6000000" min:"20" unit:"B" apply:"startup"`
 	// Size of a file of a batch consume queue.
@@ -46,7 +46,7 @@ type Store struct {
 	CheckCRCOnRecover bool `conf:"checkCRCOnRecover" default:"true" apply:"restart"`
 
 	// Age at which a file is deleted.
-	FileReservedTime int32 `conf:"fileReservedTime" default:"72" min:"1" unit:"h" apply:"hot"`
+	FileReservedTime int32 `conf:"fileReservedTime" default:"72" min:"0" unit:"h" apply:"hot"`
 	// Hours of the day at which old files are deleted, separated by semicolons.
 	DeleteWhen string `conf:"deleteWhen" default:"04" form:"hours" apply:"hot"`
 	// Used part of the disk above which old files are deleted at any hour.
@@ -126,8 +126,8 @@ func (s *Store) completePaths() {
 type Replication struct {
 	// Role of the broker. In controller mode the controller decides it.
 	BrokerRole string `conf:"brokerRole" default:"ASYNC_MASTER" enum:"ASYNC_MASTER,SYNC_MASTER,SLAVE" apply:"restart"`
-	// Port of the replication server. 0 means listenPort+1.
-	HaListenPort int32 `conf:"haListenPort" default:"0" min:"0" max:"65535" apply:"restart"`
+	// Port of the replication server. Without one (0 or less) it is listenPort+1.
+	HaListenPort int32 `conf:"haListenPort" default:"0" min:"-1" max:"65535" apply:"restart"`
 	// Replication address of the master, for a SLAVE that does not ask the name servers for it.
 	HaMasterAddress string `conf:"haMasterAddress" form:"addrs" apply:"restart"`
 	// Time between two heartbeats on a replication connection.

@@ -31,7 +31,7 @@ func TestDocumentHoldsRowsAndMeanings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| `fileReservedTime` | `72` | h | ≥ 1 | hot | Age at which a file is deleted. |",
+		"| `fileReservedTime` | `72` | h | ≥ 0 | hot | Age at which a file is deleted. |",
 		"| `brokerRole` | `ASYNC_MASTER` |  | ASYNC_MASTER, SYNC_MASTER, SLAVE | restart |",
 		"| `kvConfigPath` | `~/namesrv/kvConfig.json` |",
 		"`enableDLegerCommitLog`,\n",
