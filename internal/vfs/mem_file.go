@@ -208,7 +208,7 @@ func (d *memDisk) allocateLocked(ino *inode, off, n int64) error {
 
 // reserveLocked takes a block for every part of [off, off+n) that has none, and returns for how many bytes it could.
 func (d *memDisk) reserveLocked(ino *inode, off, n int64) int64 {
-	for i := off / memBlock; i*memBlock < off+n; i++ {
+	for i := off / memBlock; n > 0 && i*memBlock < off+n; i++ {
 		if ino.blocks.has(i) {
 			continue
 		}

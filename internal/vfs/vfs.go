@@ -1,7 +1,8 @@
 // Package vfs is the seam between the store and the disk: production code uses OS, tests use Mem, which can drop or tear
 // unsynced writes (a power loss), fail the nth operation, or run out of space.
 //
-// It knows nothing of topics or messages. Formats: none of its own.
+// It knows nothing of topics or messages. Formats: none of its own. It starts no goroutines. The contract is in vfs.go;
+// os.go is the machine, mem.go the disk of tests, mem_crash.go the power loss, faulty.go the injection of errors.
 package vfs
 
 import (
