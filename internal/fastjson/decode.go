@@ -110,18 +110,19 @@ func (d *decoder) hook(v reflect.Value) error {
 		return err
 	}
 	if err := v.Addr().Interface().(Unmarshaler).UnmarshalFastJSON(raw); err != nil {
-		return d.wrap(err)
+		return d.wrap("", err)
 	}
 	return nil
 }
 
-// wrap gives an error that knows no offset the one of the cursor.
-func (d *decoder) wrap(err error) error {
-	var own *Error
-	if errors.As(err, &own) {
-		return d.fail("%s", own.Reason)
+// wrap places an error from outside of the document's text at the cursor. prefix says what was read.
+func (d *decoder) wrap(prefix string, err error) error {
+	reason := err.Error()
+	var inner *Error
+	if errors.As(err, &inner) {
+		reason = inner.Reason // Its offset counts from elsewhere.
 	}
-	return d.fail("%v", err)
+	return d.fail("%s%s", prefix, reason)
 }
 
 // charge takes size bytes from what the document may allocate.
@@ -238,7 +239,7 @@ func (d *decoder) mapKey(v reflect.Value) error {
 	}
 	if err != nil {
 		d.pos = start
-		return d.wrap(fmt.Errorf("key: %w", err))
+		return d.wrap("key: ", err)
 	}
 	return nil
 }
@@ -332,7 +333,7 @@ func (d *decoder) scalar(v reflect.Value) error {
 	}
 	if err := setScalar(v, text); err != nil {
 		d.pos = start
-		return d.wrap(err)
+		return d.wrap("", err)
 	}
 	return nil
 }

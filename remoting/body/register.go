@@ -124,7 +124,7 @@ type blockReader struct {
 
 var errCut = errors.New("cut short or a length out of range")
 
-func (r *blockReader) int() (int, error) {
+func (r *blockReader) count() (int, error) {
 	if len(r.rest) < 4 {
 		return 0, errCut
 	}
@@ -137,7 +137,7 @@ func (r *blockReader) int() (int, error) {
 }
 
 func (r *blockReader) block() ([]byte, error) {
-	n, err := r.int()
+	n, err := r.count()
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (r *blockReader) json(v any) error {
 }
 
 func (r *blockReader) list(name string, item func([]byte) error) error {
-	n, err := r.int()
+	n, err := r.count()
 	if err != nil {
 		return fmt.Errorf("number of %ss: %w", name, err)
 	}
