@@ -1,7 +1,6 @@
 package body
 
-// HeartbeatData is the body of HEART_BEAT and CHECK_CLIENT_CONFIG's relative for a whole client. With WithoutSub the
-// subscription sets are empty and the last ones hold.
+// HeartbeatData is the body of HEART_BEAT. With WithoutSub the subscription sets are empty and the last ones hold.
 type HeartbeatData struct {
 	ClientID             string         `json:"clientID"`
 	ConsumerDataSet      []ConsumerData `json:"consumerDataSet,nonnil"`
