@@ -1,0 +1,61 @@
+package commitlog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Flush makes everything written before the call durable. Only one goroutine may call it at a time. A failed sync poisons the log
+// (I3): the kernel may have dropped the pages, so a later success would prove nothing.
+func (l *Log) Flush() error {
+	if err := l.Poisoned(); err != nil {
+		return fmt.Errorf("%w: %w", ErrPoisoned, err)
+	}
+	to := l.End()
+	from := l.flushed.Load()
+	if from >= to {
+		return nil
+	}
+	for _, s := range *l.segments.Load() {
+		if s.base+l.cfg.SegmentSize <= from || s.base >= to {
+			continue
+		}
+		if err := s.file.SyncData(); err != nil {
+			err = fmt.Errorf("sync %s: %w", s.path, err)
+			l.poison.Store(&err)
+			l.log.Error("a sync of the commit log has failed: this broker takes no more messages; check the disk, then restart", zap.Error(err))
+			return err
+		}
+	}
+	l.flushed.Store(to)
+	return nil
+}
+
+// WantFlush asks RunFlush to sync now.
+func (l *Log) WantFlush() {
+	select {
+	case l.wantFlush <- struct{}{}:
+	default:
+	}
+}
+
+// RunFlush syncs every interval and whenever WantFlush is called, and then calls done, which must not block. One sync serves
+// everybody who waits for an offset below it (group commit).
+func (l *Log) RunFlush(ctx context.Context, interval time.Duration, done func()) error {
+	tick := l.clk.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.wantFlush:
+		case <-tick.C:
+		}
+		if l.Flush() == nil {
+			done()
+		}
+	}
+}

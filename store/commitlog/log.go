@@ -1,0 +1,286 @@
+// Package commitlog stores every message of one broker in a single append-only log of fixed-size segments.
+//
+// # What it owns
+//
+// The segment files, the append position, the flush position. A segment is a file named by its base offset (20 digits),
+// allocated to its full size before it is used and mapped while it may be appended to or read at the tail.
+//
+// # Invariants
+//
+//	I1 flushed <= written; readers see only bytes below written.
+//	I2 a record never crosses the end of a segment; the rest of a segment is one blank record.
+//	I3 after a failed sync the log is poisoned: no append succeeds until it is opened again.
+//	I4 a record says its own offset.
+//
+// # Goroutines
+//
+// RunPrepare makes segments ahead of need, faults the next window in and unmaps old ones; RunFlush syncs. Both end with their
+// context. Appends and reads run on their callers.
+//
+// Formats: docs/format/commitlog.md. Java: CommitLog, MappedFileQueue, DefaultMappedFile. Start reading at Log.Append.
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/internal/clock"
+	"github.com/castor-mq/castor/internal/vfs"
+)
+
+// Errors of appends and reads.
+var (
+	// ErrFull means that there is no room on the disk for the next segment.
+	ErrFull = errors.New("commit log: disk full")
+	// ErrTooLarge means that the records do not fit into one segment.
+	ErrTooLarge = errors.New("commit log: larger than a segment")
+	// ErrRange means that the offset is not in the log.
+	ErrRange = errors.New("commit log: no such offset")
+	// ErrPoisoned means that a sync has failed: what is on disk is unknown, so nothing more is taken (I3).
+	ErrPoisoned = errors.New("commit log: a sync has failed")
+	// ErrFenced means that this replica may not append.
+	ErrFenced = errors.New("commit log: fenced")
+)
+
+// Config says where the log is and how it behaves.
+type Config struct {
+	Dir         string
+	SegmentSize int64 // bytes; the same for every segment of a store (mappedFileSizeCommitLog)
+	// Window is how many bytes ahead of the append position are kept faulted in; 0 means 8 MiB.
+	Window int64
+	// HotBytes is how far behind the end reads go through the mapping; older ranges are read with pread. 0 means 1 GiB.
+	HotBytes int64
+	// ZeroAhead writes zeros ahead of the append position, so that a sync has no file metadata to write. For SYNC_FLUSH.
+	ZeroAhead bool
+}
+
+// Log is safe for concurrent use.
+type Log struct {
+	cfg Config
+	fs  vfs.FS
+	clk clock.Clock
+	log *zap.Logger
+
+	segments atomic.Pointer[[]*segment] // sorted by base; replaced as a whole
+	written  atomic.Int64               // I1: published under mu after the copy
+	flushed  atomic.Int64               // I1: moved only after a successful sync
+	opened   int64                      // the end when this process took over: bytes above it were written by us
+	poison   atomic.Pointer[error]
+	full     atomic.Bool // the disk has no room for the next segment
+
+	mu        sync.Mutex // the append lock
+	tail      *segment
+	end       int64 // == written
+	lastStore int64 // store time of the last record; never goes back
+	fence     error
+	lateRolls int64 // segments that an append had to make itself
+	populated int64 // end of the window that the appender asked for
+
+	structure sync.Mutex // changes of the list of segments
+	spare     *segment   // the next segment, ready
+	wantPrep  chan struct{}
+	wantFlush chan struct{}
+}
+
+// Open lists and checks the segments in cfg.Dir. The log can be read at once; Recover must run before the first append.
+func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Log, error) {
+	if cfg.Window == 0 {
+		cfg.Window = 8 << 20
+	}
+	if cfg.HotBytes == 0 {
+		cfg.HotBytes = 1 << 30
+	}
+	l := &Log{cfg: cfg, fs: fsys, clk: clk, log: log, wantPrep: make(chan struct{}, 1), wantFlush: make(chan struct{}, 1)}
+	if err := fsys.MkdirAll(cfg.Dir); err != nil {
+		return nil, err
+	}
+	segs, err := l.list()
+	if err != nil {
+		return nil, err
+	}
+	l.segments.Store(&segs)
+	if n := len(segs); n > 0 {
+		l.written.Store(segs[n-1].base + cfg.SegmentSize)
+	}
+	return l, nil
+}
+
+// list opens every segment file. A gap or a file of another size is damage, except for an empty last file, which a crash
+// between creation and allocation leaves behind.
+func (l *Log) list() ([]*segment, error) {
+	entries, err := l.fs.ReadDir(l.cfg.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var bases []int64
+	for _, e := range entries {
+		base, ok := parseName(e.Name())
+		switch {
+		case filepath.Ext(e.Name()) == vfs.TempSuffix:
+			if err := l.fs.Remove(filepath.Join(l.cfg.Dir, e.Name())); err != nil {
+				return nil, err
+			}
+		case !ok:
+			l.log.Warn("a file that is no segment is ignored", zap.String("file", filepath.Join(l.cfg.Dir, e.Name())))
+		default:
+			bases = append(bases, base)
+		}
+	}
+	sort.Slice(bases, func(i, j int) bool { return bases[i] < bases[j] })
+	var segs []*segment
+	for i, base := range bases {
+		s, err := openSegment(l.fs, l.path(base), base)
+		if err != nil {
+			return nil, err
+		}
+		size, err := s.file.Size()
+		if err != nil {
+			return nil, err
+		}
+		if size == 0 && i == len(bases)-1 {
+			_ = s.file.Close()
+			if err := l.fs.Remove(s.path); err != nil {
+				return nil, err
+			}
+			break
+		}
+		if size != l.cfg.SegmentSize {
+			return nil, fmt.Errorf("commit log: %s has %d bytes, mappedFileSizeCommitLog is %d: set the size that the store was written with", s.path, size, l.cfg.SegmentSize)
+		}
+		if i > 0 && base != bases[i-1]+l.cfg.SegmentSize {
+			return nil, fmt.Errorf("commit log: %s does not follow %s: a segment between them is missing", s.path, segs[i-1].path)
+		}
+		segs = append(segs, s)
+	}
+	return segs, nil
+}
+
+func (l *Log) path(base int64) string { return filepath.Join(l.cfg.Dir, fileName(base)) }
+
+// fileName is UtilAll.offset2FileName: the offset as 20 digits.
+func fileName(base int64) string { return fmt.Sprintf("%020d", base) }
+
+func parseName(name string) (int64, bool) {
+	if len(name) != 20 {
+		return 0, false
+	}
+	base, err := strconv.ParseInt(name, 10, 64)
+	return base, err == nil && base >= 0
+}
+
+// Min is the first offset in the log, the base of the oldest segment.
+func (l *Log) Min() int64 {
+	if segs := *l.segments.Load(); len(segs) > 0 {
+		return segs[0].base
+	}
+	return l.written.Load()
+}
+
+// End is the end of what has been written and may be read.
+func (l *Log) End() int64 { return l.written.Load() }
+
+// Flushed is the end of what is durable.
+func (l *Log) Flushed() int64 { return l.flushed.Load() }
+
+// LateRolls is how many segments an append had to make itself because none was ready.
+func (l *Log) LateRolls() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lateRolls
+}
+
+// Full tells whether the next segment could not be made for want of space.
+func (l *Log) Full() bool { return l.full.Load() }
+
+// Poisoned returns the error of the sync that failed, nil if none has.
+func (l *Log) Poisoned() error {
+	if p := l.poison.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Fence refuses appends with err from now on; nil allows them again. When it returns no append is under way.
+func (l *Log) Fence(err error) {
+	l.mu.Lock()
+	l.fence = err
+	l.mu.Unlock()
+}
+
+// Close syncs and closes every segment. The goroutines must have ended.
+func (l *Log) Close() error {
+	err := l.Flush()
+	l.structure.Lock()
+	defer l.structure.Unlock()
+	for _, s := range *l.segments.Load() {
+		err = errors.Join(err, s.close())
+	}
+	if l.spare != nil {
+		err = errors.Join(err, l.discard(l.spare))
+		l.spare = nil
+	}
+	return err
+}
+
+// discard removes a segment that was made ahead and not used.
+func (l *Log) discard(s *segment) error {
+	return errors.Join(s.close(), l.fs.Remove(s.path))
+}
+
+// RemoveBefore deletes whole segments whose last byte is below offset, never the last one, at most n of them. It returns the
+// new first offset.
+func (l *Log) RemoveBefore(offset int64, n int) (int64, error) {
+	l.structure.Lock()
+	defer l.structure.Unlock()
+	segs := *l.segments.Load()
+	k := 0
+	for k < len(segs)-1 && k < n && segs[k].base+l.cfg.SegmentSize <= offset {
+		k++
+	}
+	if k == 0 {
+		return l.Min(), nil
+	}
+	keep := append([]*segment(nil), segs[k:]...)
+	l.segments.Store(&keep)
+	var err error
+	for _, s := range segs[:k] {
+		err = errors.Join(err, l.fs.Remove(s.path), s.close())
+	}
+	return keep[0].base, errors.Join(err, l.fs.SyncDir(l.cfg.Dir))
+}
+
+// SegmentInfo describes one segment.
+type SegmentInfo struct {
+	Path string
+	Base int64
+}
+
+// Segments lists the segments, oldest first.
+func (l *Log) Segments() []SegmentInfo {
+	segs := *l.segments.Load()
+	out := make([]SegmentInfo, len(segs))
+	for i, s := range segs {
+		out[i] = SegmentInfo{s.path, s.base}
+	}
+	return out
+}
+
+// SegmentSize is the size of every segment in bytes.
+func (l *Log) SegmentSize() int64 { return l.cfg.SegmentSize }
+
+// now returns the store time for a record appended under mu: the clock, but never less than the record before.
+func (l *Log) nowLocked() int64 {
+	l.lastStore = max(l.lastStore, l.clk.NowMs())
+	return l.lastStore
+}
+
+const prepareTimeout = 200 * time.Millisecond

@@ -1,0 +1,268 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/internal/clock"
+	"github.com/castor-mq/castor/internal/vfs"
+	"github.com/castor-mq/castor/message"
+)
+
+const testSegment = 64 << 10
+
+func open(t testing.TB, fs vfs.FS, dir string, r Recovery) *Log {
+	t.Helper()
+	l, err := Open(Config{Dir: dir, SegmentSize: testSegment}, fs, clock.Real{}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.Recover(r); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func draft(body int, i int) *message.Draft {
+	b := make([]byte, body)
+	for k := range b {
+		b[k] = byte(i + k)
+	}
+	d := &message.Draft{Topic: "T", QueueID: int32(i % 3), Body: b, BornHost: host, StoreHost: host, Properties: fmt.Appendf(nil, "KEYS\x01k%d\x02", i)}
+	if err := d.Prepare(); err != nil {
+		panic(err)
+	}
+	return d
+}
+
+var host = netip.MustParseAddrPort("127.0.0.1:10911")
+
+// fill appends n records and returns their offsets.
+func fill(t testing.TB, l *Log, n int, next *int64) (offsets []int64) {
+	t.Helper()
+	for i := range n {
+		e := []Entry{{Draft: draft(i*37%900, i), Next: next}}
+		if _, err := l.Append(e); err != nil {
+			t.Fatal(err)
+		}
+		offsets = append(offsets, e[0].Phy)
+	}
+	return offsets
+}
+
+func check(t testing.TB, l *Log, offsets []int64) {
+	t.Helper()
+	i := 0
+	end, err := l.Scan(l.Min(), l.End(), func(_ int64, v *message.View) error {
+		if i >= len(offsets) || v.PhyOffset() != offsets[i] || v.QueueOffset() != int64(i) {
+			return fmt.Errorf("record %d: offset %d, queue offset %d", i, v.PhyOffset(), v.QueueOffset())
+		}
+		i++
+		return v.Verify(v.PhyOffset())
+	})
+	if err != nil || end != l.End() || i != len(offsets) {
+		t.Fatalf("scan ended at %d of %d after %d of %d records: %v", end, l.End(), i, len(offsets), err)
+	}
+}
+
+func TestAppendReopenAcrossSegments(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, vfs.OS{}, dir, Recovery{Durable: -1})
+	next := int64(0)
+	offsets := fill(t, l, 500, &next)
+	check(t, l, offsets)
+	end := l.End()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, vfs.OS{}, dir, Recovery{Durable: end})
+	if l.End() != end {
+		t.Fatalf("end %d, was %d", l.End(), end)
+	}
+	check(t, l, offsets)
+	var v message.View
+	for i, o := range offsets {
+		if _, err := l.Record(o, nil, &v); err != nil || v.QueueOffset() != int64(i) {
+			t.Fatal(o, err)
+		}
+		if _, err := l.Record(o+1, nil, &v); err == nil {
+			t.Fatal("a record at a wrong offset")
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
+	fs := vfs.NewMem(clock.Real{})
+	if err := fs.MkdirAll("/log"); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, fs, "/log", Recovery{Durable: -1})
+	next := int64(0)
+	offsets := fill(t, l, 20, &next)
+	last, end := offsets[19], l.End()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := make([]byte, end-last)
+	f, _ := fs.Open(filepath.Join("/log", fileName(0)))
+	if _, err := f.ReadAt(whole, last); err != nil {
+		t.Fatal(err)
+	}
+	for keep := range len(whole) {
+		torn := make([]byte, len(whole)+100)
+		copy(torn, whole[:keep])
+		if _, err := f.WriteAt(torn, last); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, fs, "/log", Recovery{Durable: end})
+		if l.End() != last {
+			t.Fatalf("%d bytes kept: end %d, want %d", keep, l.End(), last)
+		}
+		check(t, l, offsets[:19])
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDamageInTheMiddleIsReportedNotCut(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, vfs.OS{}, dir, Recovery{Durable: -1})
+	next := int64(0)
+	offsets := fill(t, l, 300, &next)
+	end := l.End()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, _ := vfs.OS{}.Open(filepath.Join(dir, fileName(0)))
+	if _, err := f.WriteAt([]byte{0xFF}, offsets[10]+95); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(Config{Dir: dir, SegmentSize: testSegment}, vfs.OS{}, clock.Real{}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d *DamageError
+	if _, _, err := l.Recover(Recovery{Durable: end}); !errors.As(err, &d) || d.Offset != offsets[10] || d.Next < offsets[11] {
+		t.Fatal(err)
+	}
+}
+
+// TestPowerLoss appends with syncs now and then, cuts the power, and expects everything that was synced, in order, and nothing
+// broken; then it goes on from there.
+func TestPowerLoss(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		fs := vfs.NewMem(clock.Real{})
+		if err := fs.MkdirAll("/log"); err != nil {
+			t.Fatal(err)
+		}
+		if err := fs.SyncDir("/"); err != nil {
+			t.Fatal(err)
+		}
+		next := int64(0)
+		var offsets []int64
+		durable := int64(0)
+		for range 4 {
+			l := open(t, fs, "/log", Recovery{Durable: durable, Deep: true})
+			if l.End() < durable {
+				t.Fatalf("seed %d: end %d, durable %d", seed, l.End(), durable)
+			}
+			for len(offsets) > 0 && offsets[len(offsets)-1] >= l.End() {
+				offsets = offsets[:len(offsets)-1]
+			}
+			next = int64(len(offsets))
+			check(t, l, offsets)
+			for range rng.IntN(5) {
+				offsets = append(offsets, fill(t, l, rng.IntN(60), &next)...)
+				if rng.IntN(2) == 0 {
+					if err := l.Flush(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			durable = l.Flushed()
+			fs = fs.CrashClone(rng, vfs.CrashMode(rng.IntN(4)))
+		}
+	}
+}
+
+func TestFullDiskRefusesAndRecovers(t *testing.T) {
+	fs := vfs.NewMem(clock.Real{})
+	if err := fs.MkdirAll("/log"); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, fs, "/log", Recovery{Durable: -1})
+	fs.SetFree(1000)
+	var err error
+	next := int64(0)
+	n := 0
+	for ; err == nil; n++ {
+		_, err = l.Append([]Entry{{Draft: draft(1000, n), Next: &next}})
+	}
+	if !errors.Is(err, ErrFull) || next != int64(n-1) {
+		t.Fatal(err, next, n)
+	}
+	fs.SetFree(1 << 30)
+	if _, err := l.Append([]Entry{{Draft: draft(1000, n), Next: &next}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFailedSyncPoisons(t *testing.T) {
+	fs := vfs.NewMem(clock.Real{})
+	if err := fs.MkdirAll("/log"); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, fs, "/log", Recovery{Durable: -1})
+	next := int64(0)
+	fill(t, l, 3, &next)
+	broken := errors.New("EIO")
+	fs.Inject(func(op vfs.Op, path string, off, n int64) error {
+		if op == vfs.OpSyncData {
+			return broken
+		}
+		return nil
+	})
+	if err := l.Flush(); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	fs.Inject(nil)
+	if err := l.Flush(); !errors.Is(err, ErrPoisoned) || l.Flushed() != 0 {
+		t.Fatal(err, l.Flushed())
+	}
+	if _, err := l.Append([]Entry{{Draft: draft(1, 1)}}); !errors.Is(err, ErrPoisoned) {
+		t.Fatal(err)
+	}
+}
+
+func BenchmarkAppend1K(b *testing.B) {
+	l, err := Open(Config{Dir: b.TempDir(), SegmentSize: 1 << 30}, vfs.OS{}, clock.Real{}, zap.NewNop())
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, _, err := l.Recover(Recovery{Durable: -1}); err != nil {
+		b.Fatal(err)
+	}
+	go l.RunPrepare(b.Context()) //nolint:errcheck // ends with the benchmark
+	next := int64(0)
+	d := draft(1024, 1)
+	e := []Entry{{Draft: d, Next: &next}}
+	b.SetBytes(int64(d.Size()))
+	for b.Loop() {
+		_ = d.Prepare()
+		if _, err := l.Append(e); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(l.LateRolls()), "late-rolls")
+}

@@ -1,0 +1,183 @@
+package commitlog
+
+import (
+	"fmt"
+	"io"
+	"sort"
+
+	"github.com/castor-mq/castor/message"
+)
+
+// segmentOf returns the segment that holds offset, nil if none does.
+func (l *Log) segmentOf(offset int64) *segment {
+	segs := *l.segments.Load()
+	if n := len(segs); n > 0 && offset >= segs[n-1].base { // the tail is what is asked for most
+		if offset < segs[n-1].base+l.cfg.SegmentSize {
+			return segs[n-1]
+		}
+		return nil
+	}
+	i := sort.Search(len(segs), func(i int) bool { return segs[i].base > offset }) - 1
+	if i < 0 {
+		return nil
+	}
+	return segs[i]
+}
+
+// Hot tells whether a read at offset takes no disk: the bytes were written by this process not long ago.
+func (l *Log) Hot(offset int64) bool {
+	return offset >= l.opened && offset >= l.End()-l.cfg.HotBytes
+}
+
+// AppendRange appends the n bytes at offset, which must lie in one segment and below End. A hot range is copied from memory; any
+// other is read from the file and may block.
+func (l *Log) AppendRange(dst []byte, offset int64, n int) ([]byte, error) {
+	s := l.segmentOf(offset)
+	if s == nil || n < 0 || offset+int64(n) > l.End() || offset+int64(n) > s.base+l.cfg.SegmentSize {
+		return dst, fmt.Errorf("%w: %d bytes at %d", ErrRange, n, offset)
+	}
+	at := offset - s.base
+	if l.Hot(offset) && s.pin() {
+		dst = append(dst, s.b[at:at+int64(n)]...)
+		s.unpin()
+		return dst, nil
+	}
+	start := len(dst)
+	dst = grow(dst, n)
+	if m, err := s.file.ReadAt(dst[start:], at); m < n {
+		return dst[:start], fmt.Errorf("read %d bytes at %d of %s: %w", n, offset, s.path, err)
+	}
+	return dst, nil
+}
+
+func grow(dst []byte, n int) []byte {
+	if cap(dst)-len(dst) < n {
+		dst = append(make([]byte, 0, len(dst)+n), dst...)
+	}
+	return dst[:len(dst)+n]
+}
+
+// Record reads the record at offset, of any size, into buf and points v at it. An offset at which no record starts is an error:
+// size, magic and the record's own offset are checked.
+func (l *Log) Record(offset int64, buf []byte, v *message.View) ([]byte, error) {
+	s := l.segmentOf(offset)
+	left := l.End() - offset
+	if s == nil || left < message.FixedSize {
+		return buf, fmt.Errorf("%w: %d", ErrRange, offset)
+	}
+	left = min(left, s.base+l.cfg.SegmentSize-offset)
+	var head [4]byte
+	h, err := l.AppendRange(head[:0], offset, 4)
+	if err != nil {
+		return buf, err
+	}
+	size := int64(int32(uint32(h[0])<<24 | uint32(h[1])<<16 | uint32(h[2])<<8 | uint32(h[3])))
+	if size < message.FixedSize || size > left {
+		return buf, fmt.Errorf("%w: no record starts at %d", ErrRange, offset)
+	}
+	if buf, err = l.AppendRange(buf[:0], offset, int(size)); err != nil {
+		return buf, err
+	}
+	if err := v.Parse(buf); err != nil {
+		return buf, fmt.Errorf("record at %d: %w", offset, err)
+	}
+	if v.PhyOffset() != offset {
+		return buf, fmt.Errorf("record at %d: %w", offset, message.ErrOffset)
+	}
+	return buf, nil
+}
+
+// scanChunk is how much Scan reads at a time from ranges that are not mapped. A larger record is read by itself.
+const scanChunk = 4 << 20
+
+// Scan calls f for every record in [from, to), in order, with its offset, and returns where it stopped: to, or the offset of a record that is not
+// whole inside the range. The view dies when f returns. A record that does not parse ends the scan with an error.
+func (l *Log) Scan(from, to int64, f func(offset int64, v *message.View) error) (int64, error) {
+	var buf []byte
+	for from < to {
+		s := l.segmentOf(from)
+		if s == nil {
+			return from, fmt.Errorf("%w: %d", ErrRange, from)
+		}
+		at := from - s.base
+		n := min(to, s.base+l.cfg.SegmentSize) - from
+		var next int64
+		var err error
+		if l.Hot(from) && s.pin() {
+			next, err = scanBytes(s.b[at:at+n], from, f)
+			s.unpin()
+		} else {
+			if buf == nil {
+				buf = make([]byte, scanChunk)
+			}
+			next, buf, err = scanFile(s, at, n, buf, f)
+		}
+		if err != nil {
+			return next, err
+		}
+		if next == from {
+			return from, nil // the record is not whole
+		}
+		from = next
+		if from-s.base == l.cfg.SegmentSize {
+			continue
+		}
+	}
+	return from, nil
+}
+
+// scanFile scans one chunk that is read from the file.
+func scanFile(s *segment, at, n int64, buf []byte, f func(offset int64, v *message.View) error) (int64, []byte, error) {
+	from := s.base + at
+	for {
+		m := min(n, int64(len(buf)))
+		if got, err := s.file.ReadAt(buf[:m], at); int64(got) < m && err != nil && err != io.EOF {
+			return from, buf, fmt.Errorf("read %s at %d: %w", s.path, from, err)
+		}
+		next, err := scanBytes(buf[:m], from, f)
+		if next > from || err != nil || m == n || len(buf) >= maxRecord {
+			return next, buf, err
+		}
+		buf = make([]byte, min(n, maxRecord)) // one record larger than the buffer
+	}
+}
+
+// maxRecord bounds what a damaged size can make a scan read: the largest maxMessageSize that is accepted, and a batch of such.
+const maxRecord = 256 << 20
+
+// scanBytes walks the records in b, which starts at log offset from and ends at the end of the segment or before it. It returns
+// the offset behind the last whole one.
+func scanBytes(b []byte, from int64, f func(offset int64, v *message.View) error) (int64, error) {
+	var v message.View
+	for len(b) > 0 {
+		if message.IsBlank(b) {
+			return from + blankLength(b), nil
+		}
+		switch err := v.Parse(b); err {
+		case nil:
+		case message.ErrShort:
+			return from, nil
+		default:
+			return from, fmt.Errorf("record at %d: %w", from, err)
+		}
+		if err := f(from, &v); err != nil {
+			return from, err
+		}
+		from += int64(v.Size())
+		b = b[v.Size():]
+	}
+	return from, nil
+}
+
+// blankLength is the number in a blank record: the rest of its segment.
+func blankLength(b []byte) int64 {
+	return int64(uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3]))
+}
+
+// FirstStoreTime returns the store time of the first record at or behind offset, 0 if there is none.
+func (l *Log) FirstStoreTime(offset int64) int64 {
+	var t int64
+	stop := io.EOF
+	_, _ = l.Scan(offset, l.End(), func(_ int64, v *message.View) error { t = v.StoreTimestamp(); return stop })
+	return t
+}
