@@ -10,11 +10,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def main():
-    built = maven.package(HERE)
+    classpath = f"{maven.package(HERE)}/*:{maven.dependencies(HERE / 'pom.xml')}/*"
     home = pathlib.Path(os.environ["CLUSTER_DIR"]) / "java"
     home.mkdir(exist_ok=True)
     os.execvp("java", ["java", "-Xmx768m", "-XX:+UseSerialGC", f"-Duser.home={home}",
-                       "-cp", f"{built}/*:{built}/lib/*", "castor.interop.Main", os.environ["NAMESRV"], *sys.argv[1:]])
+                       "-cp", classpath, "castor.interop.Main", os.environ["NAMESRV"], *sys.argv[1:]])
 
 
 if __name__ == "__main__":

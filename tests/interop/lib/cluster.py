@@ -100,20 +100,22 @@ class Cluster:
         self.start(name)
 
     def stop(self):
-        """Ends every process of the cluster, the broker first."""
-        for name in reversed(list(self.processes)):
-            self._end(name, signal.SIGTERM)
+        """Ends every process of the cluster, the broker first. A Castor process must end by itself and well."""
+        how = signal.SIGTERM if self.impl == "castor" else signal.SIGKILL
+        codes = {name: self._end(name, how) for name in reversed(list(self.processes))}
+        bad = {name: code for name, code in codes.items() if code != (0 if how == signal.SIGTERM else -how)}
+        if bad:
+            raise RuntimeError(f"processes ended badly, by exit code: {bad}")
 
     def _end(self, name, how):
-        process = self.processes.pop(name, None)
-        if process is None:
-            return
+        """Sends a signal and waits for the process; returns its exit code."""
+        process = self.processes.pop(name)
         process.send_signal(how)
         try:
-            process.wait(STOP_SECONDS)
+            return process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            return process.wait()
 
     def _wait(self, name, condition):
         end = time.monotonic() + START_SECONDS

@@ -15,14 +15,14 @@ CACHE = pathlib.Path(os.environ.get("CASTOR_CACHE") or pathlib.Path.home() / ".c
 
 def dependencies(pom):
     """Folder with the jars that a pom depends on."""
-    return _cached(f"{pom.stem}-libs", [pom], lambda out: _mvn(
+    return _cached(f"{pom.parent.name}-{pom.stem}", [pom], lambda out: _mvn(
         "-f", pom, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={out}"))
 
 
 def package(project):
-    """Folder with what `mvn package` makes of a project: its jar, and lib/ if the pom copies one there."""
+    """Folder with the jar that `mvn package` makes of a project; its pom takes the folder as suite.output."""
     sources = sorted(p for p in [project / "pom.xml", *project.glob("src/**/*")] if p.is_file())
-    return _cached(f"{project.name}-suite", sources, lambda out: _mvn(
+    return _cached(f"{project.name}-package", sources, lambda out: _mvn(
         "-f", project / "pom.xml", "package", f"-Dsuite.output={out}"))
 
 

@@ -6,7 +6,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
-import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -78,7 +77,8 @@ final class AdminCases {
         Check.await(Check.SOON, "consumer online",
             () -> kit.admin().examineConsumerConnectionInfo(group).getConnectionSet().size() == 1);
         ConsumerConnection connection = kit.admin().examineConsumerConnectionInfo(group);
-        Check.equal(consumer.buildMQClientId(), connection.getConnectionSet().iterator().next().getClientId(), "client");
+        String clientId = connection.getConnectionSet().iterator().next().getClientId();
+        Check.equal(consumer.buildMQClientId(), clientId, "client");
         Check.equal(Set.of("A", "B"), connection.getSubscriptionTable().get(topic).getTagsSet(), "tags");
         DefaultMQProducer producer = kit.producer(p -> { });
         producer.send(message(topic, "m"));
@@ -123,11 +123,7 @@ final class AdminCases {
         kit.push(group, c -> {
             c.setEnableTrace(true);
             c.subscribe(topic, "*");
-            c.registerMessageListener((org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently)
-                (messages, context) -> {
-                    messages.forEach(inbox::add);
-                    return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-                });
+            c.registerMessageListener(inbox.accept());
         });
         Message m = message(topic, "traced");
         m.setKeys("trace-key");

@@ -98,11 +98,7 @@ final class BatchCases {
         Inbox inbox = new Inbox();
         kit.push(group, c -> {
             c.subscribe(topic, "*");
-            c.registerMessageListener((org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently)
-                (messages, context) -> {
-                    context.setDelayLevelWhenNextConsume(1);
-                    return inbox.listener(m -> m.getReconsumeTimes() > 0).consumeMessage(messages, context);
-                });
+            c.registerMessageListener(RetryCases.sendBack(inbox, m -> 1));
         });
         inbox.awaitCount(Check.SOON, 2);
         for (Inbox.Received r : inbox.all()) {

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Properties;
 import java.util.Random;
 import java.util.Set;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
@@ -20,11 +21,13 @@ import org.apache.rocketmq.remoting.protocol.ResponseCode;
 /** Behaviour under other broker settings, changed while it runs and put back. */
 final class ConfigCases {
     static final List<Case> CASES = List.of(
-        Case.alone("config.no-auto-create", ConfigCases::noAutoCreate),
         Case.alone("config.no-sql", ConfigCases::noSql),
-        Case.alone("config.log-deletion", ConfigCases::logDeletion));
+        Case.alone("config.log-deletion", ConfigCases::logDeletion),
+        Case.alone("config.no-auto-create", ConfigCases::noAutoCreate));
 
     private static final int BIG = 3 << 20;
+    /** Java begins to delete 60 s after its start. */
+    private static final Duration DELETION = Duration.ofSeconds(90);
 
     private ConfigCases() {
     }
@@ -76,7 +79,7 @@ final class ConfigCases {
         fillSegments(kit, topic, 3);
         with(kit, "fileReservedTime", "0", "72", () -> {
             kit.admin().deleteExpiredCommitLogByAddr(kit.env.brokerAddress);
-            Check.await(Duration.ofSeconds(60), "beginning of the queue deleted", () -> kit.env.reader.minOffset(queue) > 0);
+            Check.await(DELETION, "beginning of the queue deleted", () -> kit.env.reader.minOffset(queue) > 0);
         });
         long min = kit.env.reader.minOffset(queue);
         PullResult tooSmall = kit.env.reader.pull(queue, "*", 0, 1);
@@ -105,9 +108,13 @@ final class ConfigCases {
         byTime.await(Check.SOON, Set.of("after"));
         Check.equal(List.of("after"), byTime.bodies(), "messages since a point in time");
 
-        String last = kit.name("last");
-        Inbox fresh = OffsetCases.consume(kit, last, topic, ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
-        kit.awaitCommitted(last, topic, 1);
+        Inbox fresh = new Inbox();
+        DefaultMQPushConsumer last = kit.push(kit.name("last"), c -> {
+            c.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
+            c.subscribe(topic, "*");
+            c.registerMessageListener(fresh.accept());
+        });
+        kit.awaitOwned(last, topic, 1);
         kit.send(message(topic, "new"));
         fresh.await(Check.SOON, Set.of("new"));
         Check.equal(List.of("new"), fresh.bodies(), "messages of a group that starts at the end");

@@ -28,6 +28,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.CommandCustomHeader;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.admin.ConsumeStats;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** What one case works with. Names are fresh, and clients that it makes are shut down at the case's end. */
@@ -212,7 +213,8 @@ final class Kit implements AutoCloseable {
 
     /** The offset that a group has committed for a queue; 0 if it has none. */
     long committed(String group, String topic, int queueId) throws Exception {
-        return admin().examineConsumeStats(group, topic).getOffsetTable().get(queue(topic, queueId)).getConsumerOffset();
+        ConsumeStats stats = admin().examineConsumeStats(group, topic);
+        return stats.getOffsetTable().get(queue(topic, queueId)).getConsumerOffset();
     }
 
     /**

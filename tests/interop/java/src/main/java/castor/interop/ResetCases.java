@@ -1,5 +1,6 @@
 package castor.interop;
 
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -17,6 +18,8 @@ final class ResetCases {
 
     private static final int QUEUES = 2;
     private static final int COUNT = 20;
+    /** A consumer learns of a reset with its next pull; one that is held ends after 15 s and the broker's sweep. */
+    private static final Duration NEXT_PULL = Duration.ofSeconds(40);
     /** What the tools send for "the end". */
     private static final long END = -1;
 
@@ -43,7 +46,7 @@ final class ResetCases {
         Consumed c = consumed(kit);
         Map<MessageQueue, Long> offsets = kit.admin().resetOffsetByTimestamp(c.topic, c.group, 0, true);
         Check.equal(Map.of(kit.queue(c.topic, 0), 0L, kit.queue(c.topic, 1), 0L), offsets, "offsets");
-        c.inbox.await(Check.SOON, c.sent);
+        c.inbox.await(NEXT_PULL, c.sent);
         kit.awaitCommitted(c.group, c.topic, QUEUES);
         Check.equal(COUNT, c.inbox.size(), "messages consumed again");
     }
@@ -70,7 +73,7 @@ final class ResetCases {
         Consumed c = consumed(kit);
         long max = kit.max(c.topic, 1);
         kit.admin().resetOffsetByQueueId(kit.env.brokerAddress, c.group, c.topic, 1, max - 3);
-        c.inbox.awaitCount(Check.SOON, 3);
+        c.inbox.awaitCount(NEXT_PULL, 3);
         kit.awaitCommitted(c.group, c.topic, QUEUES);
         Check.equal(3, c.inbox.size(), "messages consumed again");
         c.inbox.all().forEach(r -> Check.equal(1, r.message().getQueueId(), "queue"));

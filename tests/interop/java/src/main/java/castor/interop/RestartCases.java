@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /** The broker killed and started again under its clients. */
@@ -43,6 +44,9 @@ final class RestartCases {
         });
         inbox.await(Check.SOON, sent);
         inbox.clear();
+        Message delayed = message(topic, "delayed");
+        delayed.setDelayTimeLevel(3);
+        kit.send(delayed);
         kit.env.restartBroker();
 
         Check.await(Duration.ofSeconds(40), "sends succeed again", () -> kit.send(message(topic, "again")) != null);
@@ -51,6 +55,7 @@ final class RestartCases {
         after.removeIf(body -> !body.startsWith("after"));
         inbox.await(Duration.ofSeconds(60), after);
         byV2.await(Duration.ofSeconds(60), after);
+        inbox.await(Check.SOON, Set.of("delayed"));
         for (String body : settled) {
             Check.that(!inbox.bodies().contains(body), body + " was delivered again though committed long before");
         }

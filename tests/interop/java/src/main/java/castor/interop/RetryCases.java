@@ -63,7 +63,7 @@ final class RetryCases {
     }
 
     /** A listener that collects, succeeds with every retry, and sends the first attempt back at the level given. */
-    private static MessageListenerConcurrently sendBack(Inbox inbox, ToIntFunction<MessageExt> level) {
+    static MessageListenerConcurrently sendBack(Inbox inbox, ToIntFunction<MessageExt> level) {
         return (messages, context) -> {
             MessageExt m = messages.get(0);
             inbox.add(m);

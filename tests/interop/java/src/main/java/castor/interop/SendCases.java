@@ -2,7 +2,9 @@ package castor.interop;
 
 import static castor.interop.Kit.message;
 
+import java.net.InetSocketAddress;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -124,7 +126,7 @@ final class SendCases {
     }
 
     private static int port(MessageExt message) {
-        return ((java.net.InetSocketAddress) message.getStoreHost()).getPort();
+        return ((InetSocketAddress) message.getStoreHost()).getPort();
     }
 
     private static void autoCreate(Kit kit) throws Exception {
@@ -180,7 +182,7 @@ final class SendCases {
 
         kit.awaitTotal(topic, 1, 2);
         List<MessageExt> stored = kit.read(topic, 0);
-        Check.that(java.util.Arrays.equals(body, stored.get(0).getBody()), "4 MiB body comes back");
+        Check.that(Arrays.equals(body, stored.get(0).getBody()), "4 MiB body comes back");
         Check.equal(31 << 10, stored.get(1).getUserProperty("p").length(), "length of the property");
     }
 
