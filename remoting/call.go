@@ -3,10 +3,14 @@ package remoting
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
 )
+
+// maxCalls bounds the calls that wait on one connection (NettySystemConfig, clientAsyncSemaphoreValue).
+const maxCalls = 65535
 
 // Reply is the answer to a call. It owns its bytes.
 type Reply struct {
@@ -21,46 +25,29 @@ func (r *Reply) Err() error {
 	return code.New(code.Response(r.Code), "%s", r.Remark)
 }
 
-// call waits for one reply.
-type call struct {
-	done func(*Reply, error) // called exactly once
-}
-
-func (c *call) fail(err error) { c.done(nil, err) }
-
-// Oneway sends a request that wants no reply. It does not block; an error means that the connection is closed.
+// Oneway sends a request that wants no reply. It does not block. Errors: ErrClosed, ErrTooLarge.
 func (c *Conn) Oneway(rc code.Request, h header.Appender, body []byte) error {
-	cmd := Command{Code: int32(rc), Flag: flagOneway, Opaque: c.nextOpaque(), Enc: c.Encoding()}
-	if err := c.enqueue(&cmd, h, Bytes(body)); err != nil {
+	pending, _, err := c.request(&Command{Code: int32(rc), Flag: flagOneway}, h, body, nil)
+	if err = c.limit(pending, err); err != nil {
 		return err
 	}
 	c.Flush()
 	return nil
 }
 
-// Go sends a request and calls done once: with the reply, on the goroutine that read it, or with an error when the connection
-// closes. done must not block. The returned function forgets the call; done is then never called.
+// Go sends a request and calls done once: with the reply, on the goroutine that read it, or with an error (ErrClosed,
+// ErrTooManyCalls, ErrTooLarge), maybe before Go returns. done must not block. The returned function forgets the call: if done
+// has not been called yet it never is.
 func (c *Conn) Go(rc code.Request, h header.Appender, body []byte, done func(*Reply, error)) (forget func()) {
-	cmd := Command{Code: int32(rc), Opaque: c.nextOpaque(), Enc: c.Encoding()}
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		done(nil, ErrClosed)
+	pending, opaque, err := c.request(&Command{Code: int32(rc)}, h, body, done)
+	if err != nil {
+		done(nil, err)
 		return func() {}
 	}
-	if c.calls == nil {
-		c.calls = make(map[int32]*call)
+	if c.limit(pending, nil) == nil {
+		c.Flush()
 	}
-	c.calls[cmd.Opaque] = &call{done: done}
-	c.mu.Unlock()
-	if err := c.enqueue(&cmd, h, Bytes(body)); err != nil {
-		if one := c.takeCall(cmd.Opaque); one != nil {
-			one.fail(err)
-		}
-		return func() {}
-	}
-	c.Flush()
-	return func() { c.takeCall(cmd.Opaque) }
+	return func() { c.takeCall(opaque) }
 }
 
 // Call sends a request and waits for its reply or the end of ctx. A reply with an error code is returned as a reply; see
@@ -81,31 +68,48 @@ func (c *Conn) Call(ctx context.Context, rc code.Request, h header.Appender, bod
 	}
 }
 
-func (c *Conn) nextOpaque() int32 {
+// request collects a request under an opaque of its own and registers done, which may be nil, for the reply.
+func (c *Conn) request(cmd *Command, h header.Appender, body []byte, done func(*Reply, error)) (pending int, opaque int32, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.opaque++
-	return c.opaque
+	switch {
+	case c.closed:
+		return 0, 0, ErrClosed
+	case len(c.calls) >= maxCalls:
+		return 0, 0, ErrTooManyCalls
+	}
+	for taken := true; taken; { // a call may wait for as long as it takes the numbers to come round
+		c.opaque++
+		_, taken = c.calls[c.opaque]
+	}
+	cmd.Opaque, cmd.Enc = c.opaque, c.Encoding()
+	if pending, err = c.appendLocked(cmd, h, body, nil); err != nil || done == nil {
+		return pending, cmd.Opaque, err
+	}
+	if c.calls == nil {
+		c.calls = make(map[int32]func(*Reply, error))
+	}
+	c.calls[cmd.Opaque] = done
+	return pending, cmd.Opaque, nil
 }
 
-func (c *Conn) takeCall(opaque int32) *call {
+func (c *Conn) takeCall(opaque int32) func(*Reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one := c.calls[opaque]
+	done := c.calls[opaque]
 	delete(c.calls, opaque)
-	return one
+	return done
 }
 
 // onReply completes the call that a reply belongs to. A reply that nobody waits for is dropped.
-func (c *Conn) onReply(cmd *Command) {
-	one := c.takeCall(cmd.Opaque)
-	if one == nil {
+func (c *Conn) onReply(opaque int32, frame []byte) {
+	done := c.takeCall(opaque)
+	if done == nil {
 		return
 	}
-	r := &Reply{Command: *cmd}
-	r.Body = append([]byte(nil), cmd.Body...)
-	r.Remark = append([]byte(nil), cmd.Remark...)
-	r.ext = append([]byte(nil), cmd.ext...)
-	r.scratch = nil
-	one.done(r, nil)
+	r := new(Reply)
+	if err := r.Parse(slices.Clone(frame)); err != nil {
+		panic("remoting: a frame that was parsed does not parse") // the parser depends on the frame alone
+	}
+	done(r, nil)
 }

@@ -17,31 +17,39 @@ type Client struct {
 	handler Handler
 	tls     *tls.Config
 	enc     header.Encoding
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+
+	wg      sync.WaitGroup // dials and readers
+	senders sync.WaitGroup // sending goroutines of connections
 
 	mu     sync.Mutex
 	conns  map[string]*clientConn
 	closed bool
-	wg     sync.WaitGroup
 }
 
+// clientConn is a connection, or the attempt to open one.
 type clientConn struct {
 	ready chan struct{} // closed when conn or err is set
 	conn  *Conn
 	err   error
 }
 
-// connectTimeout bounds a dial (NettyClientConfig.connectTimeoutMillis).
+// connectTimeout bounds a dial with its TLS handshake (NettyClientConfig.connectTimeoutMillis).
 const connectTimeout = 3 * time.Second
 
-// NewClient returns a client. h serves requests that peers send on the client's connections; nil refuses them all.
+// NewClient returns a client. h serves requests that peers send on the client's connections; nil refuses them all. Connections
+// are encrypted if cfg is not nil.
 func NewClient(h Handler, cfg *tls.Config) *Client {
 	if h == nil {
 		h = refuser{}
 	}
-	return &Client{handler: h, tls: cfg, conns: map[string]*clientConn{}}
+	cl := &Client{handler: h, tls: cfg, conns: map[string]*clientConn{}}
+	cl.ctx, cl.cancel = context.WithCancel(context.Background())
+	return cl
 }
 
-// UseEncoding sets the serialization of requests on connections dialed from now on; JSON is the default.
+// UseEncoding sets the serialization of requests; JSON is the default. Call it before the first request.
 func (cl *Client) UseEncoding(e header.Encoding) { cl.enc = e }
 
 // Call sends a request to addr and waits for the reply.
@@ -74,7 +82,7 @@ func (cl *Client) Conn(ctx context.Context, addr string) (*Conn, error) {
 		cc = &clientConn{ready: make(chan struct{})}
 		cl.conns[addr] = cc
 		cl.wg.Add(1)
-		go cl.dial(addr, cc)
+		go cl.run(addr, cc)
 	}
 	cl.mu.Unlock()
 	select {
@@ -85,70 +93,98 @@ func (cl *Client) Conn(ctx context.Context, addr string) (*Conn, error) {
 	}
 }
 
-// dial connects and then reads the connection until it ends.
-func (cl *Client) dial(addr string, cc *clientConn) {
+// run connects and then reads the connection until it ends.
+func (cl *Client) run(addr string, cc *clientConn) {
 	defer cl.wg.Done()
-	nc, err := net.DialTimeout("tcp", addr, connectTimeout)
-	if err == nil && cl.tls != nil {
-		nc = tls.Client(nc, cl.tls)
-	}
-	cl.mu.Lock()
-	if err == nil && cl.closed {
-		_ = nc.Close()
-		err = ErrClosed
-	}
+	nc, tcp, err := cl.dial(addr)
 	if err != nil {
-		delete(cl.conns, addr)
-		cl.mu.Unlock()
+		cl.forget(addr, cc)
 		cc.err = fmt.Errorf("connect to %s: %w", addr, err)
 		close(cc.ready)
 		return
 	}
-	c := newConn(cl.handler, &stream{nc}, nc.LocalAddr(), nc.RemoteAddr())
+	c := newConn(cl.handler, newStream(nc, tcp), &cl.senders, nc.LocalAddr(), nc.RemoteAddr())
+	c.Secure = cl.tls != nil
 	c.UseEncoding(cl.enc)
+	stop := context.AfterFunc(cl.ctx, c.Close)
+	defer stop()
 	cc.conn = c
-	cl.mu.Unlock()
-	close(cc.ready)
 	cl.handler.Opened(c)
+	close(cc.ready)
 	_ = readStream(c, nc) // whatever ended it, callers learn ErrClosed
 	_ = nc.Close()
-	cl.mu.Lock()
-	if cl.conns[addr] == cc {
-		delete(cl.conns, addr)
-	}
-	cl.mu.Unlock()
+	cl.forget(addr, cc)
 	c.onClosed()
 }
 
-// Drop closes the connection to addr, if there is one.
+// dial returns an open connection, and the TCP connection under it if it is not encrypted.
+func (cl *Client) dial(addr string) (nc net.Conn, tcp *net.TCPConn, err error) {
+	ctx, cancel := context.WithTimeout(cl.ctx, connectTimeout)
+	defer cancel()
+	d := net.Dialer{KeepAliveConfig: keepAlive}
+	if nc, err = d.DialContext(ctx, "tcp", addr); err != nil {
+		return nil, nil, err
+	}
+	tcp = nc.(*net.TCPConn)
+	limitSilence(tcp)
+	if cl.tls == nil {
+		return nc, tcp, nil
+	}
+	cfg := cl.tls
+	if cfg.ServerName == "" {
+		host, _, _ := net.SplitHostPort(addr) // the dial has checked it
+		cfg = cfg.Clone()
+		cfg.ServerName = host
+	}
+	tc := tls.Client(nc, cfg)
+	if err := tc.HandshakeContext(ctx); err != nil {
+		_ = nc.Close()
+		return nil, nil, err
+	}
+	return tc, nil, nil
+}
+
+// forget makes the next caller dial.
+func (cl *Client) forget(addr string, cc *clientConn) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.conns[addr] == cc {
+		delete(cl.conns, addr)
+	}
+}
+
+// Drop closes the connection to addr, if there is one. The next call dials.
 func (cl *Client) Drop(addr string) {
 	cl.mu.Lock()
 	cc := cl.conns[addr]
 	cl.mu.Unlock()
-	if cc != nil && cc.conn != nil {
-		cc.conn.Close()
+	if cc == nil {
+		return
+	}
+	select {
+	case <-cc.ready:
+		if cc.conn != nil {
+			cl.forget(addr, cc)
+			cc.conn.Close()
+		}
+	default: // still dialing
 	}
 }
 
-// Close ends every connection and waits for their readers.
+// Close ends every connection and waits for their goroutines. Calls that wait fail.
 func (cl *Client) Close() {
 	cl.mu.Lock()
 	cl.closed = true
-	for _, cc := range cl.conns {
-		if cc.conn != nil {
-			cc.conn.Close()
-		}
-	}
 	cl.mu.Unlock()
+	cl.cancel()
 	cl.wg.Wait()
+	cl.senders.Wait()
 }
 
 // refuser answers every request with REQUEST_CODE_NOT_SUPPORTED.
 type refuser struct{}
 
-func (refuser) Opened(*Conn)   {}
-func (refuser) BurstEnd(*Conn) {}
-func (refuser) Closed(*Conn)   {}
-func (refuser) Serve(r *Request) {
-	r.Reply(code.RequestCodeNotSupported, fmt.Sprintf(" request type %d not supported", r.Code), nil, nil)
-}
+func (refuser) Opened(*Conn)     {}
+func (refuser) BurstEnd(*Conn)   {}
+func (refuser) Closed(*Conn)     {}
+func (refuser) Serve(r *Request) { notSupported(r) }

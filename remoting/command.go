@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
 )
 
-// Limits and constants of the protocol.
+// Limits of the protocol.
 const (
 	// MaxFrame is the largest frame in bytes, its four length bytes included (NettyDecoder, com.rocketmq.remoting.frameMaxLength).
 	MaxFrame = 16 << 20
-	// Version is announced in every command: the ordinal of V5_5_0 (MQVersion).
-	Version = 513
-	// Language is announced in every command: LanguageCode.GO.
-	Language = 9
+	// maxExtFields bounds what a header full of tiny fields costs in memory. Real commands carry fewer than 40.
+	maxExtFields = 1024
 
 	flagResponse = 1
 	flagOneway   = 2
@@ -30,20 +29,23 @@ var (
 	ErrHeader = errors.New("malformed command header")
 )
 
-// Command is the decoded header of one frame. Remark, Body and the ext fields alias the frame.
+// Command is the decoded header of one frame. Remark, Body and the ext fields alias the frame or memory of the command that
+// the next Parse reuses.
 type Command struct {
 	Code     int32
-	Version  int32
+	Version  code.Version
 	Opaque   int32
 	Flag     int32
-	Language byte // LanguageCode ordinal; langUnknown if the name is not known
+	Language code.Language
 	Enc      header.Encoding
 	Remark   []byte
-	Body     []byte
+	Body     []byte // nil if there is none
 
-	ext     []byte // JSON: the text of the extFields object; binary: the map
-	scratch []byte // unescaped JSON strings; older contents stay valid while referenced
+	ext     []extField
+	scratch []byte // JSON strings without their escapes
 }
+
+type extField struct{ key, val []byte }
 
 // IsResponse tells a reply from a request.
 func (c *Command) IsResponse() bool { return c.Flag&flagResponse != 0 }
@@ -54,26 +56,26 @@ func (c *Command) IsOneway() bool { return c.Flag&flagOneway != 0 }
 // Parse decodes a frame without its four length bytes into c, which keeps pointing into it.
 func (c *Command) Parse(frame []byte) error {
 	if len(frame) < 4 {
-		return ErrFrame
+		return fmt.Errorf("%w: %d bytes", ErrFrame, len(frame))
 	}
 	word := binary.BigEndian.Uint32(frame)
 	n := int(word & 0xFFFFFF)
 	if n > len(frame)-4 {
 		return fmt.Errorf("%w: header of %d bytes in a frame of %d", ErrFrame, n, len(frame))
 	}
-	*c = Command{Body: frame[4+n:], scratch: c.scratch[:0]}
+	*c = Command{Body: frame[4+n:], ext: c.ext[:0], scratch: c.scratch[:0]}
 	if len(c.Body) == 0 {
 		c.Body = nil
 	}
-	switch word >> 24 {
-	case 0:
-		c.Enc = header.JSON
+	switch enc := word >> 24; enc {
+	case uint32(header.JSON):
 		return c.parseJSON(frame[4 : 4+n])
-	case 1:
+	case uint32(header.Binary):
 		c.Enc = header.Binary
 		return c.parseBinary(frame[4 : 4+n])
+	default:
+		return fmt.Errorf("%w: serialize type %d", ErrFrame, enc)
 	}
-	return fmt.Errorf("%w: serialize type %d", ErrFrame, word>>24)
 }
 
 func (c *Command) parseBinary(b []byte) error {
@@ -81,8 +83,8 @@ func (c *Command) parseBinary(b []byte) error {
 		return fmt.Errorf("%w: %d bytes", ErrHeader, len(b))
 	}
 	c.Code = int32(int16(binary.BigEndian.Uint16(b)))
-	c.Language = b[2]
-	c.Version = int32(int16(binary.BigEndian.Uint16(b[3:])))
+	c.Language = code.Language(b[2])
+	c.Version = code.Version(int16(binary.BigEndian.Uint16(b[3:])))
 	c.Opaque = int32(binary.BigEndian.Uint32(b[5:]))
 	c.Flag = int32(binary.BigEndian.Uint32(b[9:]))
 	remark := int(int32(binary.BigEndian.Uint32(b[13:])))
@@ -90,18 +92,16 @@ func (c *Command) parseBinary(b []byte) error {
 	if remark < 0 || remark > len(b)-4 {
 		return fmt.Errorf("%w: remark of %d bytes", ErrHeader, remark)
 	}
-	c.Remark, b = b[:remark], b[remark:]
+	c.Remark, b = b[:remark:remark], b[remark:]
 	ext := int(int32(binary.BigEndian.Uint32(b)))
 	b = b[4:]
 	if ext < 0 || ext > len(b) {
 		return fmt.Errorf("%w: ext fields of %d bytes", ErrHeader, ext)
 	}
-	c.ext = b[:ext]
-	return checkBinaryMap(c.ext)
+	return c.parseBinaryMap(b[:ext])
 }
 
-// checkBinaryMap makes sure that every later walk over the map stays inside it.
-func checkBinaryMap(m []byte) error {
+func (c *Command) parseBinaryMap(m []byte) error {
 	for len(m) > 0 {
 		if len(m) < 2 {
 			return fmt.Errorf("%w: ext field key", ErrHeader)
@@ -114,16 +114,27 @@ func checkBinaryMap(m []byte) error {
 		if v < 0 || v > len(m)-6-k {
 			return fmt.Errorf("%w: ext field value of %d bytes", ErrHeader, v)
 		}
+		if err := c.addExt(m[2:2+k:2+k], m[6+k:6+k+v:6+k+v]); err != nil {
+			return err
+		}
 		m = m[6+k+v:]
 	}
 	return nil
 }
 
-// EachExt calls f with every ext field in order until f returns false. Keys and values die with the frame.
+func (c *Command) addExt(key, val []byte) error {
+	if len(c.ext) == maxExtFields {
+		return fmt.Errorf("%w: more than %d ext fields", ErrHeader, maxExtFields)
+	}
+	c.ext = append(c.ext, extField{key, val})
+	return nil
+}
+
+// EachExt calls f with every ext field in the order of the frame until f returns false. Of a key that comes twice the later
+// value counts. Keys and values die with the frame.
 func (c *Command) EachExt(f func(key, val []byte) bool) {
-	it := extIter{c: c, rest: c.ext}
-	for it.next() {
-		if !f(it.key, it.val) {
+	for i := range c.ext {
+		if !f(c.ext[i].key, c.ext[i].val) {
 			return
 		}
 	}
@@ -132,9 +143,8 @@ func (c *Command) EachExt(f func(key, val []byte) bool) {
 // Decode hands every ext field to h. The first field whose value does not parse is returned after all others have been set.
 func (c *Command) Decode(h header.Setter) error {
 	var first error
-	it := extIter{c: c, rest: c.ext}
-	for it.next() {
-		if err := h.SetField(it.key, it.val); err != nil && first == nil {
+	for i := range c.ext {
+		if err := h.SetField(c.ext[i].key, c.ext[i].val); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -143,101 +153,82 @@ func (c *Command) Decode(h header.Setter) error {
 
 // Ext returns one ext field as a string of its own.
 func (c *Command) Ext(key string) (string, bool) {
-	it := extIter{c: c, rest: c.ext}
-	val, ok := "", false
-	for it.next() {
-		if string(it.key) == key {
-			val, ok = string(it.val), true
+	for i := len(c.ext) - 1; i >= 0; i-- {
+		if string(c.ext[i].key) == key {
+			return string(c.ext[i].val), true
 		}
 	}
-	return val, ok
+	return "", false
 }
 
-// extIter walks the ext fields of a command whose structure has been checked by Parse.
-type extIter struct {
-	c        *Command
-	rest     []byte
-	key, val []byte
-}
-
-func (it *extIter) next() bool {
-	if it.c.Enc == header.JSON {
-		return it.nextJSON()
+// release forgets what c points to and keeps the memory that the next Parse can use.
+func (c *Command) release() {
+	ext, scratch := c.ext, c.scratch
+	clear(ext[:cap(ext)])
+	if cap(scratch) > 64<<10 {
+		scratch = nil
 	}
-	if len(it.rest) == 0 {
-		return false
-	}
-	m := it.rest
-	k := int(binary.BigEndian.Uint16(m))
-	v := int(binary.BigEndian.Uint32(m[2+k:]))
-	it.key, it.val, it.rest = m[2:2+k], m[6+k:6+k+v], m[6+k+v:]
-	return true
-}
-
-// frameStart appends the length and header words and returns where they are.
-func frameStart(dst []byte) ([]byte, int) {
-	return append(dst, 0, 0, 0, 0, 0, 0, 0, 0), len(dst)
+	*c = Command{ext: ext[:0], scratch: scratch[:0]}
 }
 
 // AppendCommand appends a whole frame: header c (Code, Flag, Opaque, Remark, Enc), the fields of h (which may be nil) and body.
 func AppendCommand(dst []byte, c *Command, h header.Appender, body []byte) []byte {
-	var w header.Writer
-	dst = appendHead(dst, &w, c, h, len(body))
-	return append(dst, body...)
+	w := header.Writer{Buf: dst}
+	appendHead(&w, c, h, len(body))
+	return append(w.Buf, body...)
 }
 
 // appendHead appends length, header word and header of a frame whose body of bodyLen bytes follows.
-func appendHead(dst []byte, w *header.Writer, c *Command, h header.Appender, bodyLen int) []byte {
-	dst, start := frameStart(dst)
+func appendHead(w *header.Writer, c *Command, h header.Appender, bodyLen int) {
+	start := len(w.Buf)
+	w.Reset(append(w.Buf, 0, 0, 0, 0, 0, 0, 0, 0), c.Enc)
 	if c.Enc == header.JSON {
-		dst = appendJSONHead(dst, w, c, h)
+		appendJSONHead(w, c, h)
 	} else {
-		dst = appendBinaryHead(dst, w, c, h)
+		appendBinaryHead(w, c, h)
 	}
-	n := len(dst) - start - 8
-	binary.BigEndian.PutUint32(dst[start:], uint32(4+n+bodyLen))
-	binary.BigEndian.PutUint32(dst[start+4:], uint32(c.Enc)<<24|uint32(n))
-	return dst
+	n := len(w.Buf) - start - 8
+	binary.BigEndian.PutUint32(w.Buf[start:], uint32(4+n+bodyLen))
+	binary.BigEndian.PutUint32(w.Buf[start+4:], uint32(c.Enc)<<24|uint32(n))
 }
 
-func appendJSONHead(dst []byte, w *header.Writer, c *Command, h header.Appender) []byte {
-	dst = append(dst, `{"code":`...)
-	dst = strconv.AppendInt(dst, int64(c.Code), 10)
+// jsonTail ends the header; its version is code.Current, which a test checks.
+const jsonTail = `,"serializeTypeCurrentRPC":"JSON","version":513}`
+
+func appendJSONHead(w *header.Writer, c *Command, h header.Appender) {
+	w.Buf = append(w.Buf, `{"code":`...)
+	w.Buf = strconv.AppendInt(w.Buf, int64(c.Code), 10)
 	if h != nil {
-		mark := len(dst)
-		dst = append(dst, `,"extFields":{`...)
-		w.Reset(dst, header.JSON)
+		mark := len(w.Buf)
+		w.Buf = append(w.Buf, `,"extFields":{`...)
 		h.AppendFields(w)
-		if dst = append(w.Buf, '}'); !w.Any() {
-			dst = dst[:mark]
+		if w.Buf = append(w.Buf, '}'); !w.Any() {
+			w.Buf = w.Buf[:mark]
 		}
 	}
-	dst = append(dst, `,"flag":`...)
-	dst = strconv.AppendInt(dst, int64(c.Flag), 10)
-	dst = append(dst, `,"language":"GO","opaque":`...)
-	dst = strconv.AppendInt(dst, int64(c.Opaque), 10)
+	w.Buf = append(w.Buf, `,"flag":`...)
+	w.Buf = strconv.AppendInt(w.Buf, int64(c.Flag), 10)
+	w.Buf = append(w.Buf, `,"language":"GO","opaque":`...)
+	w.Buf = strconv.AppendInt(w.Buf, int64(c.Opaque), 10)
 	if len(c.Remark) > 0 {
-		dst = append(dst, `,"remark":`...)
-		dst = header.AppendJSONString(dst, c.Remark)
+		w.Buf = append(w.Buf, `,"remark":`...)
+		w.Buf = header.AppendJSONString(w.Buf, c.Remark)
 	}
-	return append(dst, `,"serializeTypeCurrentRPC":"JSON","version":513}`...)
+	w.Buf = append(w.Buf, jsonTail...)
 }
 
-func appendBinaryHead(dst []byte, w *header.Writer, c *Command, h header.Appender) []byte {
-	dst = binary.BigEndian.AppendUint16(dst, uint16(c.Code))
-	dst = append(dst, Language)
-	dst = binary.BigEndian.AppendUint16(dst, Version)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(c.Opaque))
-	dst = binary.BigEndian.AppendUint32(dst, uint32(c.Flag))
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(c.Remark)))
-	dst = append(dst, c.Remark...)
-	at := len(dst)
-	dst = append(dst, 0, 0, 0, 0)
+func appendBinaryHead(w *header.Writer, c *Command, h header.Appender) {
+	b := binary.BigEndian.AppendUint16(w.Buf, uint16(c.Code))
+	b = append(b, byte(code.Go))
+	b = binary.BigEndian.AppendUint16(b, uint16(code.Current))
+	b = binary.BigEndian.AppendUint32(b, uint32(c.Opaque))
+	b = binary.BigEndian.AppendUint32(b, uint32(c.Flag))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(c.Remark)))
+	b = append(b, c.Remark...)
+	at := len(b)
+	w.Buf = append(b, 0, 0, 0, 0)
 	if h != nil {
-		w.Reset(dst, header.Binary)
 		h.AppendFields(w)
-		dst = w.Buf
 	}
-	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
-	return dst
+	binary.BigEndian.PutUint32(w.Buf[at:], uint32(len(w.Buf)-at-4))
 }

@@ -9,36 +9,30 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
 )
 
-// Limits per connection.
-const (
-	// maxPending is how many bytes a peer may leave unread before its connection is closed.
-	maxPending = 64 << 20
-	// sendTimeout bounds one blocking send to a peer that does not read.
-	sendTimeout = 30 * time.Second
-	// keepBuffer is the largest buffer that goes back to the pool.
-	keepBuffer = 1 << 20
+// Errors of a connection.
+var (
+	// ErrClosed is returned by calls on a connection that is closed, or that closes while they wait.
+	ErrClosed = errors.New("connection closed")
+	// ErrTooManyCalls is returned by calls on a connection that already waits for maxCalls replies.
+	ErrTooManyCalls = errors.New("too many calls wait for a reply")
+	// ErrTooLarge is returned by calls whose frame is larger than MaxFrame.
+	ErrTooLarge = errors.New("larger than a frame may be")
+
+	errFlood = errors.New("the peer sends requests and does not read the replies")
 )
 
-// ErrClosed is returned by calls on a connection that is closed, or that closes while they wait.
-var ErrClosed = errors.New("connection closed")
+// maxHeld bounds the requests that wait for their peer to read.
+const maxHeld = MaxFrame + 1<<20
 
-// transport is the byte stream under a Conn.
-type transport interface {
-	// trySend writes what fits without blocking. n < len(p) with a nil error means that the peer is slow.
-	trySend(p []byte) (n int, err error)
-	// send writes all of p, blocking at most until the deadline.
-	send(p []byte, deadline time.Time) error
-	// close ends the stream; the reader then calls Conn.onClosed.
-	close()
-}
-
-// Conn is one connection. All methods are safe for concurrent use, except that onData is called by its reader alone.
+// Conn is one connection. All methods are safe for concurrent use.
 type Conn struct {
 	handler Handler
 	tr      transport
+	senders *sync.WaitGroup // the owner waits for this connection's sending goroutine
 	local   string
 	remote  string
 	addr    net.Addr // peer, or what the PROXY protocol says it is
@@ -51,32 +45,25 @@ type Conn struct {
 	version  atomic.Int32  // version last seen from the peer
 	language atomic.Uint32
 	active   atomic.Int64 // unix ms of the last read or write
+	partial  atomic.Int64 // unix ms since which a frame is incomplete, 0 if none is
+	full     atomic.Bool  // much output has been collected
 
-	in  []byte  // reader only: the beginning of an incomplete frame
-	req Request // reader only: the request being served
+	reading sync.Mutex // serializes onData and resume
+	in      []byte     // guarded by reading: an incomplete frame, or the requests that are held
 
-	mu       sync.Mutex
-	out      []byte // bytes to send
-	burst    bool   // the reader is serving requests and will flush
-	flushing bool   // somebody is sending
-	closed   bool
-	w        header.Writer // scratch of reply encoding
-	calls    map[int32]*call
-	opaque   int32
+	mu      sync.Mutex
+	out     *header.Writer // frames to send; nil if there are none
+	burst   bool           // the reader is serving requests and will flush
+	sending bool           // somebody is in flush
+	slow    bool           // the peer did not take everything at once: drain is running
+	held    bool           // c.in holds requests that wait until drain has ended
+	closed  bool
+	opaque  int32
+	calls   map[int32]func(*Reply, error)
 }
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
-
-func getBuffer() []byte { return (*buffers.Get().(*[]byte))[:0] }
-
-func putBuffer(b []byte) {
-	if cap(b) >= 4<<10 && cap(b) <= keepBuffer {
-		buffers.Put(&b)
-	}
-}
-
-func newConn(h Handler, tr transport, local, remote net.Addr) *Conn {
-	c := &Conn{handler: h, tr: tr, addr: remote, local: local.String(), remote: remote.String()}
+func newConn(h Handler, tr transport, senders *sync.WaitGroup, local, remote net.Addr) *Conn {
+	c := &Conn{handler: h, tr: tr, senders: senders, addr: remote, local: local.String(), remote: remote.String()}
 	c.touch()
 	return c
 }
@@ -91,10 +78,16 @@ func (c *Conn) Peer() net.Addr { return c.addr }
 func (c *Conn) LocalAddr() string { return c.local }
 
 // PeerVersion returns the version that the peer announced last.
-func (c *Conn) PeerVersion() int32 { return c.version.Load() }
+func (c *Conn) PeerVersion() code.Version { return code.Version(c.version.Load()) }
 
-// PeerLanguage returns the language that the peer announced last, a LanguageCode ordinal.
-func (c *Conn) PeerLanguage() byte { return byte(c.language.Load()) }
+// PeerLanguage returns the language that the peer announced last.
+func (c *Conn) PeerLanguage() code.Language { return code.Language(c.language.Load()) }
+
+// Encoding is the serialization that the peer used last; requests to it use the same.
+func (c *Conn) Encoding() header.Encoding { return header.Encoding(c.enc.Load()) }
+
+// UseEncoding sets the serialization of requests until the peer shows its own.
+func (c *Conn) UseEncoding(e header.Encoding) { c.enc.Store(uint32(e)) }
 
 // Alive tells whether the connection is open.
 func (c *Conn) Alive() bool {
@@ -108,29 +101,85 @@ func (c *Conn) Close() { c.tr.close() }
 
 func (c *Conn) touch() { c.active.Store(time.Now().UnixMilli()) }
 
+// idleSince returns when something last moved, or when the frame began that is still incomplete: unix ms.
+func (c *Conn) idleSince() int64 {
+	if p := c.partial.Load(); p != 0 {
+		return min(p, c.active.Load())
+	}
+	return c.active.Load()
+}
+
+// requests are the commands that readers parse into.
+var requests = sync.Pool{New: func() any { return new(Request) }}
+
 // onData takes the next bytes of the stream, serves every complete frame in them, in order, and then sends what has been
 // answered with one call. It keeps nothing of p. An error means that the stream makes no sense any more.
 func (c *Conn) onData(p []byte) error {
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	c.touch()
 	c.mu.Lock()
-	c.burst = true
+	held := c.held
+	c.burst = !held
 	c.mu.Unlock()
-	err := c.frames(p)
+	if held {
+		return c.hold(p)
+	}
+	return c.serveBurst(p)
+}
+
+// resume serves the requests that were held, unless the peer is slow again.
+func (c *Conn) resume() error {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	c.mu.Lock()
+	ready := c.held && !c.slow
+	if ready {
+		c.held, c.burst = false, true
+	}
+	c.mu.Unlock()
+	if !ready {
+		return nil
+	}
+	p := c.in
+	c.in = nil
+	c.partial.Store(0)
+	return c.serveBurst(p)
+}
+
+// hold keeps requests until the peer has read its replies.
+func (c *Conn) hold(p []byte) error {
+	if len(c.in)+len(p) > maxHeld {
+		return errFlood
+	}
+	c.in = append(c.in, p...)
+	return nil
+}
+
+func (c *Conn) serveBurst(p []byte) error {
+	r := requests.Get().(*Request)
+	err := c.frames(r, p)
+	r.release()
+	requests.Put(r)
 	c.handler.BurstEnd(c)
 	c.mu.Lock()
 	c.burst = false
-	c.mu.Unlock()
-	c.Flush()
+	c.flushLocked()
 	return err
 }
 
-func (c *Conn) frames(p []byte) (err error) {
+// frames serves the complete frames of c.in and p and keeps the rest in c.in.
+func (c *Conn) frames(r *Request, p []byte) error {
 	if len(c.in) > 0 {
-		if p, err = c.completeFrame(p); p == nil || err != nil {
+		var err error
+		if p, err = c.completeFrame(r, p); err != nil {
 			return err
 		}
 	}
 	for len(p) >= 4 {
+		if c.full.Load() && c.pause() {
+			break
+		}
 		n, err := frameLength(p)
 		if err != nil {
 			return err
@@ -138,13 +187,16 @@ func (c *Conn) frames(p []byte) (err error) {
 		if len(p) < 4+n {
 			break
 		}
-		if err := c.serve(p[4 : 4+n]); err != nil {
+		if err := c.serve(r, p[4:4+n]); err != nil {
 			return err
 		}
 		p = p[4+n:]
 	}
 	if len(p) > 0 {
 		c.in = append(c.in, p...)
+		if c.partial.Load() == 0 {
+			c.partial.Store(c.active.Load())
+		}
 	}
 	return nil
 }
@@ -158,8 +210,8 @@ func frameLength(p []byte) (int, error) {
 	return n, nil
 }
 
-// completeFrame adds p to the incomplete frame, serves it once it is whole, and returns what is left of p (nil if nothing).
-func (c *Conn) completeFrame(p []byte) ([]byte, error) {
+// completeFrame adds to the incomplete frame what p has of it, serves it once it is whole, and returns the rest of p.
+func (c *Conn) completeFrame(r *Request, p []byte) (rest []byte, err error) {
 	if need := 4 - len(c.in); need > 0 {
 		need = min(need, len(p))
 		c.in, p = append(c.in, p[:need]...), p[need:]
@@ -176,31 +228,28 @@ func (c *Conn) completeFrame(p []byte) ([]byte, error) {
 	if len(c.in) < 4+n {
 		return nil, nil
 	}
-	err = c.serve(c.in[4:])
+	frame := c.in[4:]
 	if c.in = c.in[:0]; cap(c.in) > 64<<10 {
 		c.in = nil
 	}
-	if len(p) == 0 {
-		p = nil
-	}
-	return p, err
+	c.partial.Store(0)
+	return p, c.serve(r, frame)
 }
 
 // serve handles one frame without its length word.
-func (c *Conn) serve(frame []byte) error {
-	r := &c.req
+func (c *Conn) serve(r *Request, frame []byte) error {
 	if err := r.Parse(frame); err != nil {
 		return err
 	}
 	if r.IsResponse() {
-		c.onReply(&r.Command)
+		c.onReply(r.Opaque, frame)
 		return nil
 	}
 	if uint32(r.Enc) != c.enc.Load() {
 		c.enc.Store(uint32(r.Enc))
 	}
-	if r.Version != c.version.Load() {
-		c.version.Store(r.Version)
+	if int32(r.Version) != c.version.Load() || uint32(r.Language) != c.language.Load() {
+		c.version.Store(int32(r.Version))
 		c.language.Store(uint32(r.Language))
 	}
 	r.Conn, r.state, r.frame = c, fresh, frame
@@ -216,100 +265,15 @@ func (c *Conn) onClosed() {
 		return
 	}
 	c.closed = true
-	calls := c.calls
-	c.calls = nil
-	out := c.out
-	c.out = nil
+	calls, out := c.calls, c.out
+	c.calls, c.out = nil, nil
 	c.mu.Unlock()
-	putBuffer(out)
-	for _, call := range calls {
-		call.fail(ErrClosed)
+	putOutput(out)
+	for _, done := range calls {
+		done(nil, ErrClosed)
 	}
 	c.handler.Closed(c)
 }
 
-// enqueue runs add on the pending output, under the lock, and sends it unless the reader is about to.
-func (c *Conn) enqueue(cmd *Command, h header.Appender, body Body) error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return ErrClosed
-	}
-	if c.out == nil {
-		c.out = getBuffer()
-	}
-	n := 0
-	if body != nil {
-		n = body.Len()
-	}
-	c.out = appendHead(c.out, &c.w, cmd, h, n)
-	c.w.Buf = nil
-	if body != nil {
-		c.out = body.AppendTo(c.out)
-	}
-	over := len(c.out) > maxPending
-	c.mu.Unlock()
-	if over {
-		c.Close()
-		return fmt.Errorf("%w: the peer left %d bytes unread", ErrClosed, maxPending)
-	}
-	return nil
-}
-
-// Flush sends what is pending. It never blocks: the rest of what a slow peer does not take is sent by a goroutine of its own.
-// While the reader serves a burst of requests it does nothing, because the reader flushes at the end.
-func (c *Conn) Flush() {
-	c.mu.Lock()
-	if c.burst || c.flushing || c.closed || len(c.out) == 0 {
-		c.mu.Unlock()
-		return
-	}
-	c.flushing = true
-	for len(c.out) > 0 && !c.closed {
-		buf := c.out
-		c.out = nil
-		c.mu.Unlock()
-		n, err := c.tr.trySend(buf)
-		if err == nil && n < len(buf) {
-			go c.drain(buf, n)
-			return
-		}
-		putBuffer(buf)
-		if err != nil {
-			c.Close()
-		}
-		c.mu.Lock()
-		if err != nil {
-			break
-		}
-	}
-	c.flushing = false
-	c.mu.Unlock()
-}
-
-// drain sends buf[n:] and everything after it with blocking calls.
-func (c *Conn) drain(buf []byte, n int) {
-	for {
-		err := c.tr.send(buf[n:], time.Now().Add(sendTimeout))
-		putBuffer(buf)
-		if err != nil {
-			c.Close()
-		}
-		c.touch()
-		c.mu.Lock()
-		if err != nil || c.closed || len(c.out) == 0 {
-			c.flushing = false
-			c.mu.Unlock()
-			return
-		}
-		buf, n = c.out, 0
-		c.out = nil
-		c.mu.Unlock()
-	}
-}
-
-// Encoding is the serialization that the peer used last; requests to it use the same.
-func (c *Conn) Encoding() header.Encoding { return header.Encoding(c.enc.Load()) }
-
-// UseEncoding sets the serialization of requests until the peer shows its own.
-func (c *Conn) UseEncoding(e header.Encoding) { c.enc.Store(uint32(e)) }
+// incomplete tells the reader whether a frame has begun and not ended.
+func (c *Conn) incomplete() bool { return c.partial.Load() != 0 }

@@ -2,48 +2,153 @@ package remoting
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/castor-mq/castor/remoting/code"
 )
 
-// langUnknown stands for a language name that LanguageCode does not list; such clients are served like any other.
-const langUnknown = 255
+// The JSON form of a command header is the default of Java clients and so the hot path: it is read by hand, once, without
+// allocation. What is tolerated beyond JSON is what fastjson2 tolerates in Java's servers (single quotes, comments, trailing
+// commas, quoted numbers); unknown members may hold anything that has matching ends.
 
-var languages = [...]string{"JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS"}
-
-// LanguageName returns the name of a LanguageCode ordinal, OTHER if it has none.
-func LanguageName(l byte) string {
-	if int(l) < len(languages) {
-		return languages[l]
+// parseJSON decodes the JSON form of a command header.
+func (c *Command) parseJSON(b []byte) error {
+	s := jsonScan{b: b}
+	s.expect('{')
+	for first := true; s.next(first); first = false {
+		key, _ := s.key()
+		switch string(key) {
+		case "code":
+			c.Code = s.int32()
+		case "flag":
+			c.Flag = s.int32()
+		case "opaque":
+			c.Opaque = s.int32()
+		case "version":
+			c.Version = code.Version(s.int32())
+		case "language":
+			c.Language = s.language()
+		case "remark":
+			c.Remark = c.text(&s, len(b))
+		case "extFields":
+			if err := c.parseJSONExt(&s, len(b)); err != nil {
+				return err
+			}
+		default:
+			s.skip()
+		}
 	}
-	return "OTHER"
+	if s.peek() == 0 && !s.bad && s.i == len(b) {
+		return nil
+	}
+	return fmt.Errorf("%w: not the JSON of a command: %.80q", ErrHeader, b)
 }
 
-// maxDepth bounds nesting in the header's unknown members.
-const maxDepth = 32
+// parseJSONExt reads the object of ext fields. A number or boolean counts as its text, an object or array as its JSON; null is
+// absent. size is the length of the whole header.
+func (c *Command) parseJSONExt(s *jsonScan, size int) error {
+	if s.peek() != '{' {
+		if string(s.scalar()) != "null" {
+			s.fail()
+		}
+		return nil
+	}
+	s.i++
+	c.ext = c.ext[:0]
+	for first := true; s.next(first); first = false {
+		key, val, ok := s.plainField()
+		if !ok {
+			if key, val, ok = c.field(s, size); !ok {
+				continue
+			}
+		}
+		if err := c.addExt(key, val); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// jsonScan reads JSON text from the left. Every method leaves ok false once the text is not JSON.
+// field reads one ext field of any form. It reports false if the value is null, and if there is no field.
+func (c *Command) field(s *jsonScan, size int) (key, val []byte, ok bool) {
+	key, escaped := s.key()
+	if escaped {
+		key = c.unescape(key, size)
+	}
+	if q := s.peek(); q == '"' || q == '\'' {
+		val = c.text(s, size)
+	} else if val = s.skip(); string(val) == "null" {
+		return nil, nil, false
+	}
+	return key, val, !s.bad
+}
+
+// text reads a string value and removes its escapes; any other value is nil.
+func (c *Command) text(s *jsonScan, size int) []byte {
+	if q := s.peek(); q != '"' && q != '\'' {
+		s.skip()
+		return nil
+	}
+	raw, escaped := s.str()
+	if escaped {
+		return c.unescape(raw, size)
+	}
+	return raw
+}
+
+// jsonScan reads JSON text from the left. After anything that is not JSON, bad is set and nothing is left.
 type jsonScan struct {
-	b  []byte
-	ok bool
+	b   []byte
+	i   int
+	bad bool
 }
 
-func (s *jsonScan) fail() { s.ok, s.b = false, nil }
+func (s *jsonScan) fail() { s.bad, s.i = true, len(s.b) }
 
-func (s *jsonScan) space() {
-	for len(s.b) > 0 && (s.b[0] == ' ' || s.b[0] == '\n' || s.b[0] == '\r' || s.b[0] == '\t') {
-		s.b = s.b[1:]
-	}
-}
-
-// peek returns the next byte that is not white space, 0 at the end.
+// peek returns the next byte that is neither white space nor in a comment, 0 at the end.
 func (s *jsonScan) peek() byte {
-	s.space()
-	if len(s.b) == 0 {
-		return 0
+	if s.i < len(s.b) {
+		if c := s.b[s.i]; c > ' ' && c != '/' {
+			return c
+		}
 	}
-	return s.b[0]
+	return s.peekSlow()
+}
+
+func (s *jsonScan) peekSlow() byte {
+	for s.i < len(s.b) {
+		switch c := s.b[s.i]; c {
+		case ' ', '\n', '\r', '\t':
+			s.i++
+		case '/':
+			s.comment()
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (s *jsonScan) comment() {
+	rest, end := s.b[s.i:], "\n"
+	switch {
+	case len(rest) > 1 && rest[1] == '*':
+		end = "*/"
+	case len(rest) > 1 && rest[1] == '/':
+	default:
+		s.fail()
+		return
+	}
+	n := bytes.Index(rest[2:], []byte(end))
+	if n < 0 {
+		s.fail()
+		return
+	}
+	s.i += 2 + n + len(end)
 }
 
 func (s *jsonScan) expect(c byte) {
@@ -51,7 +156,7 @@ func (s *jsonScan) expect(c byte) {
 		s.fail()
 		return
 	}
-	s.b = s.b[1:]
+	s.i++
 }
 
 // str returns the raw text between the quotes of the next string and whether it holds escapes.
@@ -61,74 +166,76 @@ func (s *jsonScan) str() (raw []byte, escaped bool) {
 		s.fail()
 		return nil, false
 	}
-	b := s.b[1:]
-	i := bytes.IndexByte(b, q)
-	if i < 0 {
-		s.fail()
-		return nil, false
+	start := s.i + 1
+	for i := start; ; i += 2 {
+		i = quoteOrEscape(s.b, i, q)
+		if i >= len(s.b) {
+			s.fail()
+			return nil, false
+		}
+		if s.b[i] == q {
+			s.i = i + 1
+			return s.b[start:i:i], escaped
+		}
+		escaped = true
 	}
-	if e := bytes.IndexByte(b[:i], '\\'); e < 0 {
-		s.b = b[i+1:]
-		return b[:i], false
-	}
-	for i = 0; i < len(b); i++ {
-		switch b[i] {
-		case '\\':
-			i++
-		case q:
-			s.b = b[i+1:]
-			return b[:i], true
+}
+
+// quoteOrEscape returns the place of the first q or backslash in b[i:], len(b) or more if there is none. It looks at eight bytes
+// at a time: in w^(q in each byte) the byte that is q is zero, and the lowest zero byte is the lowest set bit of m.
+func quoteOrEscape(b []byte, i int, q byte) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		x, y := w^ones*uint64(q), w^ones*'\\'
+		if m := ((x-ones)&^x | (y-ones)&^y) & highs; m != 0 {
+			return i + bits.TrailingZeros64(m)/8
 		}
 	}
-	s.fail()
-	return nil, false
+	for i < len(b) && b[i] != q && b[i] != '\\' {
+		i++
+	}
+	return i
 }
 
 // scalar returns the text of the next number, true, false or null.
 func (s *jsonScan) scalar() []byte {
-	s.space()
-	i := 0
-	for i < len(s.b) && isScalar(s.b[i]) {
-		i++
+	s.peek()
+	start := s.i
+	for s.i < len(s.b) && isScalar(s.b[s.i]) {
+		s.i++
 	}
-	if i == 0 {
+	if s.i == start {
 		s.fail()
 		return nil
 	}
-	raw := s.b[:i]
-	s.b = s.b[i:]
-	return raw
+	return s.b[start:s.i:s.i]
 }
 
 func isScalar(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '+' || c == '.'
 }
 
-// skip passes over one value of any kind and returns its text.
+// skip passes over one value of any kind and returns its text. It does not recurse: nesting costs nothing.
 func (s *jsonScan) skip() []byte {
-	start := s.b
-	depth := 0
-	for s.ok {
-		switch c := s.peek(); c {
+	s.peek()
+	start := s.i
+	for depth := 0; !s.bad; {
+		switch s.peek() {
 		case '"', '\'':
 			s.str()
 		case '{', '[':
 			depth++
-			s.b = s.b[1:]
-			if depth > maxDepth {
-				s.fail()
-			}
-			continue
+			s.i++
 		case '}', ']':
 			depth--
-			s.b = s.b[1:]
+			s.i++
 		case ',', ':':
 			if depth == 0 {
 				s.fail()
 				break
 			}
-			s.b = s.b[1:]
-			continue
+			s.i++
 		default:
 			s.scalar()
 		}
@@ -139,68 +246,55 @@ func (s *jsonScan) skip() []byte {
 			break
 		}
 	}
-	if !s.ok {
+	if s.bad {
 		return nil
 	}
-	return start[:len(start)-len(s.b)]
+	return s.b[start:s.i:s.i]
 }
 
-// member reads `"key":` or the end of the object. more is false at the end.
-func (s *jsonScan) member(first bool) (key []byte, more bool) {
+// next reports whether one more member of an object begins; it consumes what stands before it, or the end of the object.
+func (s *jsonScan) next(first bool) bool {
 	c := s.peek()
 	if !first && c == ',' {
-		s.b = s.b[1:]
+		s.i++
 		c = s.peek()
 	} else if !first && c != '}' {
 		s.fail()
-		return nil, false
 	}
 	if c == '}' {
-		s.b = s.b[1:]
-		return nil, false
+		s.i++
+		return false
 	}
-	key, _ = s.str()
+	return !s.bad
+}
+
+// key reads `"key":`.
+func (s *jsonScan) key() (raw []byte, escaped bool) {
+	raw, escaped = s.str()
 	s.expect(':')
-	return key, s.ok
+	return raw, escaped
 }
 
-// parseJSON decodes the JSON form of a command header. Unknown members are passed over; a number may be quoted.
-func (c *Command) parseJSON(b []byte) error {
-	s := jsonScan{b: b, ok: true}
-	s.expect('{')
-	for first := true; s.ok; first = false {
-		key, more := s.member(first)
-		if !more {
-			break
-		}
-		switch string(key) {
-		case "code":
-			c.Code = s.int32()
-		case "flag":
-			c.Flag = s.int32()
-		case "opaque":
-			c.Opaque = s.int32()
-		case "version":
-			c.Version = s.int32()
-		case "language":
-			c.Language = s.language()
-		case "remark":
-			c.Remark = c.text(&s)
-		case "extFields":
-			c.ext = s.object()
-		default:
-			s.skip()
-		}
+// plainField reads `"key":"value"` if it stands there without blanks and escapes, which is what programs write. If not it does
+// nothing.
+func (s *jsonScan) plainField() (key, val []byte, ok bool) {
+	b, i := s.b, s.i
+	if i >= len(b) || b[i] != '"' {
+		return nil, nil, false
 	}
-	if s.ok && s.peek() != 0 {
-		s.fail()
+	k := quoteOrEscape(b, i+1, '"')
+	if k+2 >= len(b) || b[k] != '"' || b[k+1] != ':' || b[k+2] != '"' {
+		return nil, nil, false
 	}
-	if !s.ok {
-		return fmt.Errorf("%w: not the JSON of a command: %.80q", ErrHeader, b)
+	v := quoteOrEscape(b, k+3, '"')
+	if v >= len(b) || b[v] != '"' {
+		return nil, nil, false
 	}
-	return nil
+	s.i = v + 1
+	return b[i+1 : k : k], b[k+3 : v : v], true
 }
 
+// int32 reads a number, which may be quoted. A fraction is cut off; null is 0.
 func (s *jsonScan) int32() int32 {
 	var raw []byte
 	if c := s.peek(); c == '"' || c == '\'' {
@@ -208,11 +302,13 @@ func (s *jsonScan) int32() int32 {
 	} else {
 		raw = s.scalar()
 	}
-	if string(raw) == "null" {
-		return 0
-	}
 	n, ok := parseInt32(raw)
 	if !ok {
+		if whole, fraction, found := bytes.Cut(raw, []byte(".")); found && len(bytes.Trim(fraction, "0123456789")) == 0 {
+			n, ok = parseInt32(whole)
+		}
+	}
+	if !ok && string(raw) != "null" {
 		s.fail()
 	}
 	return n
@@ -236,99 +332,35 @@ func parseInt32(b []byte) (int32, bool) {
 	if neg {
 		n = -n
 	}
-	return int32(n), n == int64(int32(n))
+	if n != int64(int32(n)) {
+		return 0, false
+	}
+	return int32(n), true
 }
 
-// language accepts the name in any case, the ordinal, and anything else as unknown.
-func (s *jsonScan) language() byte {
+// language reads the name in any case or the ordinal. Whatever is unknown is OTHER: such clients are served like all others.
+func (s *jsonScan) language() code.Language {
 	if c := s.peek(); c != '"' && c != '\'' {
-		if n, ok := parseInt32(s.scalar()); ok && n >= 0 && int(n) < len(languages) {
-			return byte(n)
+		if n, ok := parseInt32(s.scalar()); ok && n >= 0 && n <= int32(code.NodeJS) {
+			return code.Language(n)
 		}
-		return langUnknown
+		return code.Other
 	}
 	raw, _ := s.str()
-	for i, name := range languages {
-		if len(name) == len(raw) && bytes.EqualFold([]byte(name), raw) {
-			return byte(i)
-		}
+	switch string(raw) { // the two that matter, without a search
+	case "JAVA":
+		return code.Java
+	case "GO":
+		return code.Go
 	}
-	return langUnknown
+	return code.ParseLanguage(string(raw[:min(len(raw), 16)]))
 }
 
-// object returns the text of the next object after checking that it can be walked, or nil for null.
-func (s *jsonScan) object() []byte {
-	if s.peek() != '{' {
-		if string(s.scalar()) != "null" {
-			s.fail()
-		}
-		return nil
-	}
-	start := s.b
-	s.b = s.b[1:]
-	for first := true; s.ok; first = false {
-		if _, more := s.member(first); !more {
-			break
-		}
-		s.skip()
-	}
-	if !s.ok {
-		return nil
-	}
-	return start[1 : len(start)-len(s.b)]
-}
-
-// text reads a string value, unescaped; null is nil.
-func (c *Command) text(s *jsonScan) []byte {
-	if q := s.peek(); q != '"' && q != '\'' {
-		s.skip()
-		return nil
-	}
-	raw, escaped := s.str()
-	if escaped {
-		return c.unescape(raw)
-	}
-	return raw
-}
-
-// nextJSON yields the next ext field. A number or boolean counts as its text, an object or array as its JSON, null is absent.
-func (it *extIter) nextJSON() bool {
-	s := jsonScan{b: it.rest, ok: true}
-	for len(it.rest) > 0 {
-		if s.peek() == ',' {
-			s.b = s.b[1:]
-		}
-		if s.peek() != '"' && s.peek() != '\'' {
-			break // the closing brace
-		}
-		raw, escaped := s.str()
-		if escaped {
-			raw = it.c.unescape(raw)
-		}
-		it.key = raw
-		s.expect(':')
-		q := s.peek()
-		if q == '"' || q == '\'' {
-			it.val = it.c.text(&s)
-		} else {
-			it.val = s.skip()
-		}
-		it.rest = s.b
-		if !s.ok {
-			break
-		}
-		if string(it.val) != "null" || q == '"' {
-			return true
-		}
-	}
-	it.rest = nil
-	return false
-}
-
-// unescape decodes the raw text of a JSON string into the command's scratch space.
-func (c *Command) unescape(raw []byte) []byte {
+// unescape decodes the raw text of a JSON string into the command's scratch space. What it writes is not longer than what it
+// reads (but for one broken escape at the end), so space of the header's size does for all strings of the header.
+func (c *Command) unescape(raw []byte, size int) []byte {
 	if cap(c.scratch)-len(c.scratch) < len(raw) {
-		c.scratch = make([]byte, 0, max(1024, 2*len(raw)))
+		c.scratch = make([]byte, 0, size)
 	}
 	start := len(c.scratch)
 	dst := c.scratch
@@ -354,13 +386,7 @@ func (c *Command) unescape(raw []byte) []byte {
 			dst = append(dst, '\f')
 		case 'u':
 			var r rune
-			r, raw = unescapeUnit(raw)
-			if utf16.IsSurrogate(r) && len(raw) >= 6 && raw[0] == '\\' && raw[1] == 'u' {
-				low, rest := unescapeUnit(raw[2:])
-				if both := utf16.DecodeRune(r, low); both != utf8.RuneError {
-					r, raw = both, rest
-				}
-			}
+			r, raw = unescapeRune(raw)
 			dst = utf8.AppendRune(dst, r)
 		default:
 			dst = append(dst, e)
@@ -370,8 +396,20 @@ func (c *Command) unescape(raw []byte) []byte {
 	return dst[start:len(dst):len(dst)]
 }
 
-// unescapeUnit reads the four hex digits after \u.
-func unescapeUnit(b []byte) (rune, []byte) {
+// unescapeRune reads the four hex digits after \u, and the second half of a surrogate pair if there is one.
+func unescapeRune(b []byte) (rune, []byte) {
+	r, rest := hex4(b)
+	if utf16.IsSurrogate(r) && len(rest) >= 6 && rest[0] == '\\' && rest[1] == 'u' {
+		low, after := hex4(rest[2:])
+		if both := utf16.DecodeRune(r, low); both != utf8.RuneError {
+			return both, after
+		}
+	}
+	return r, rest
+}
+
+// hex4 reads four hex digits. If there are not four it takes what is there for an unreadable character.
+func hex4(b []byte) (rune, []byte) {
 	if len(b) < 4 {
 		return utf8.RuneError, nil
 	}

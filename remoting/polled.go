@@ -2,25 +2,48 @@ package remoting
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudwego/netpoll"
 	"golang.org/x/sys/unix"
 )
 
-// netpoll's pollers run the handlers themselves: nothing on that path blocks, so a request costs no change of goroutine.
+const (
+	// pollBuffer is netpoll's buffer for one connection. It is small because idle connections keep it; what does not fit is
+	// read into a buffer that all connections share.
+	pollBuffer = 4 << 10
+	readChunk  = 128 << 10
+	// maxReads bounds how long one connection keeps its poller from the others.
+	maxReads = 8
+)
+
+// netpoll's pollers run the handlers themselves: nothing on that path blocks, so a request costs no change of goroutine. The
+// settings are netpoll's, for the whole process.
 var configurePollers = sync.OnceFunc(func() {
-	_ = netpoll.Configure(netpoll.Config{Runner: func(_ context.Context, f func()) { f() }})
+	_ = netpoll.Configure(netpoll.Config{
+		Runner:       func(_ context.Context, f func()) { f() },
+		BufferSize:   pollBuffer,
+		LoggerOutput: io.Discard, // what peers do wrong
+	})
 })
+
+var readBuffers = sync.Pool{New: func() any { return new([readChunk]byte) }}
 
 // polled is the transport over a netpoll connection. Bytes go out with send(2) on its descriptor; netpoll's own writer is used
 // only for what the socket does not take at once.
 type polled struct {
 	conn netpoll.Connection
 	fd   int
-	gate sync.RWMutex // held for reading around a send, for writing to close: the descriptor is not reused under a send
+	// direct is set once only the poller calls onRequest: from then on nobody else reads, and the descriptor may be read past
+	// netpoll.
+	direct atomic.Bool
+	bad    bool // onRequest only: the stream makes no sense, what still arrives is dropped
+
+	gate sync.RWMutex // held for reading around a use of fd, for writing to close: the descriptor is not reused meanwhile
 	shut bool
 }
 
@@ -30,37 +53,40 @@ func (p *polled) trySend(b []byte) (n int, err error) {
 	if p.shut {
 		return 0, ErrClosed
 	}
+	return sendNow(p.fd, b)
+}
+
+// sendNow writes to a socket until it would block.
+func sendNow(fd int, b []byte) (n int, err error) {
 	for n < len(b) {
-		m, err := unix.SendmsgN(p.fd, b[n:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err == unix.EAGAIN:
+		m, err := unix.SendmsgN(fd, b[n:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		switch err {
+		case nil:
+			n += m
+		case unix.EINTR:
+		case unix.EAGAIN:
 			return n, nil
-		case err != nil:
+		default:
 			return n, err
 		}
-		n += m
 	}
 	return n, nil
 }
 
+// send copies b into netpoll's output buffer, so b is free even if it fails.
 func (p *polled) send(b []byte, deadline time.Time) error {
-	_ = p.conn.SetWriteTimeout(time.Until(deadline))
-	w := p.conn.Writer()
-	if _, err := w.WriteBinary(b); err != nil {
-		return err
-	}
-	return w.Flush()
+	_ = p.conn.SetWriteTimeout(time.Until(deadline)) // returns nil
+	_, err := p.conn.Write(b)
+	return err
 }
 
-// close shuts the socket down; netpoll then sees the hang-up and frees the connection. Its own Close must not be used: it waits
-// for the poller to be done with the connection, and the poller may be what calls.
+// close shuts the socket down; netpoll then sees the hang-up and frees the connection. Its own Close must not be used while the
+// poller knows the connection: it waits for the poller to be done with it, and the poller may be what calls.
 func (p *polled) close() {
 	p.gate.RLock()
 	defer p.gate.RUnlock()
 	if !p.shut {
-		_ = unix.Shutdown(p.fd, unix.SHUT_RDWR)
+		_ = unix.Shutdown(p.fd, unix.SHUT_RDWR) // ENOTCONN if the peer was first
 	}
 }
 
@@ -74,43 +100,88 @@ func (p *polled) closing() {
 // servePolled hands the connection's descriptor to netpoll and returns.
 func (s *Server) servePolled(nc *net.TCPConn) {
 	configurePollers()
+	local, remote := nc.LocalAddr(), nc.RemoteAddr()
 	fd, err := takeFD(nc)
 	if err != nil {
-		_ = nc.Close()
+		s.abandon(nc)
 		return
 	}
-	pc, err := netpoll.NewFDConnection(fd)
-	if err != nil {
+	p := &polled{fd: fd}
+	c := newConn(s.handler, p, &s.senders, local, remote)
+	if !s.add(c, nc) {
 		_ = unix.Close(fd)
 		return
 	}
-	p := &polled{conn: pc, fd: fd}
-	c := newConn(s.handler, p, nc.LocalAddr(), nc.RemoteAddr())
-	_ = pc.AddCloseCallback(func(netpoll.Connection) error {
+	if p.conn, err = netpoll.NewFDConnection(fd); err != nil { // has closed fd
+		p.closing()
+		s.remove(c)
+		return
+	}
+	s.handler.Opened(c)
+	_ = p.conn.AddCloseCallback(func(netpoll.Connection) error {
 		p.closing()
 		s.remove(c)
 		return nil
 	})
-	if !s.add(c) {
-		p.close()
-		return
-	}
-	s.handler.Opened(c)
-	bad := false
-	_ = pc.SetOnRequest(func(_ context.Context, pc netpoll.Connection) error {
-		r := pc.Reader()
-		b, err := r.Next(r.Len())
-		if err == nil && !bad {
-			err = c.onData(b)
-		}
-		_ = r.Release()
-		if err != nil {
-			bad = true // what still arrives before the close is dropped
+	_ = p.conn.SetOnRequest(func(context.Context, netpoll.Connection) error {
+		if err := p.onRequest(c); err != nil {
+			p.bad = true
 			s.badStream(c, err)
 			p.close()
 		}
 		return nil
 	})
+	if p.conn.IsActive() {
+		p.direct.Store(true)
+	} else {
+		_ = p.conn.Close() // the poller saw the end before there was a handler and has left the rest to us
+	}
+}
+
+// onRequest serves what netpoll has read and what the socket has besides.
+func (p *polled) onRequest(c *Conn) error {
+	r := p.conn.Reader()
+	b, err := r.Next(r.Len())
+	if err != nil || p.bad {
+		return r.Release()
+	}
+	if !p.direct.Load() || len(b) >= readChunk {
+		err = c.onData(b)
+		_ = r.Release() // returns nil
+		return err
+	}
+	buf := readBuffers.Get().(*[readChunk]byte)
+	defer readBuffers.Put(buf)
+	n := copy(buf[:], b)
+	_ = r.Release()
+	more := n >= pollBuffer/2
+	for range maxReads {
+		if more {
+			n += readNow(p.fd, buf[n:])
+		}
+		if n == 0 {
+			return nil
+		}
+		if err := c.onData(buf[:n]); err != nil {
+			return err
+		}
+		if n < len(buf) && !c.incomplete() {
+			return nil
+		}
+		n, more = 0, true
+	}
+	return nil // the poller comes back at once
+}
+
+// readNow reads what a socket has. 0 means that there is nothing, or that netpoll will see the end or the error.
+func readNow(fd int, b []byte) int {
+	for {
+		n, err := unix.Read(fd, b)
+		if err == unix.EINTR {
+			continue
+		}
+		return max(n, 0)
+	}
 }
 
 // takeFD duplicates the descriptor of nc and closes nc.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/castor-mq/castor/internal/lifecycle"
 )
@@ -29,13 +30,17 @@ const (
 type ServerConfig struct {
 	// Addr is host:port; port 0 takes a free one.
 	Addr string
-	// Mode and TLS: with a nil TLS no TLS connection is taken. TLS is called per handshake, so certificates can change.
+	// Mode and TLS: with a nil TLS, or one that returns nil, no TLS connection is taken. TLS is called per handshake, so
+	// certificates can change.
 	Mode TLSMode
 	TLS  func() *tls.Config
-	// IdleTimeout closes a connection without a byte in either direction (serverChannelMaxIdleTimeSeconds).
+	// IdleTimeout closes a connection without a byte in either direction, and one that sends a single frame for that long
+	// (serverChannelMaxIdleTimeSeconds). 0 means 120 s.
 	IdleTimeout time.Duration
 	// MaxConns refuses more connections than this; 0 means 100,000.
 	MaxConns int
+	// SendBuffer and ReceiveBuffer are sizes of the kernel's buffers in bytes; 0 leaves them to the kernel.
+	SendBuffer, ReceiveBuffer int
 	// Loop reads plain connections with goroutines ("std") or netpoll ("netpoll", the default).
 	Loop string
 }
@@ -47,14 +52,25 @@ type Server struct {
 	handler Handler
 	ln      net.Listener
 
-	mu       sync.Mutex
-	conns    map[*Conn]struct{}
-	sniffing map[net.Conn]struct{}
-	stopped  bool
+	live    sync.WaitGroup // connections
+	senders sync.WaitGroup // their sending goroutines
+
+	mu      sync.Mutex
+	conns   map[*Conn]struct{}
+	opening map[net.Conn]struct{} // accepted, and not yet in conns
+	stopped bool
 }
 
-// sniffTimeout bounds the wait for the first byte of a new connection, and the TLS handshake.
-const sniffTimeout = 120 * time.Second
+const (
+	// firstByteTimeout bounds the wait for the first byte of a new connection.
+	firstByteTimeout = 120 * time.Second
+	// handshakeTimeout bounds the PROXY header and the TLS handshake.
+	handshakeTimeout = 10 * time.Second
+	// aliveTimeout is how long a peer's host may be silent about bytes that were sent to it.
+	aliveTimeout = 30 * time.Second
+)
+
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: aliveTimeout / 2, Interval: aliveTimeout / 6, Count: 3}
 
 // NewServer binds the address. Nothing is accepted before Run.
 func NewServer(cfg ServerConfig, h Handler, log *zap.Logger) (*Server, error) {
@@ -64,38 +80,41 @@ func NewServer(cfg ServerConfig, h Handler, log *zap.Logger) (*Server, error) {
 	if cfg.IdleTimeout == 0 {
 		cfg.IdleTimeout = 120 * time.Second
 	}
-	ln, err := net.Listen("tcp", cfg.Addr)
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	ln, err := lc.Listen(context.Background(), "tcp", cfg.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", cfg.Addr, err)
 	}
-	return &Server{cfg: cfg, log: log, handler: h, ln: ln, conns: map[*Conn]struct{}{}, sniffing: map[net.Conn]struct{}{}}, nil
+	return &Server{cfg: cfg, log: log, handler: h, ln: ln, conns: map[*Conn]struct{}{}, opening: map[net.Conn]struct{}{}}, nil
 }
 
 // Addr is the bound address.
 func (s *Server) Addr() *net.TCPAddr { return s.ln.Addr().(*net.TCPAddr) }
 
+// Close frees the address of a server that is never run.
+func (s *Server) Close() { _ = s.ln.Close() }
+
 // Run accepts until ctx ends, then closes every connection and waits for their readers.
 func (s *Server) Run(ctx context.Context) error {
 	g := lifecycle.New(ctx)
 	g.Go("accept "+s.cfg.Addr, func(ctx context.Context) error { return s.accept(ctx, g) })
-	g.Go("idle", func(ctx context.Context) error { return s.closeIdle(ctx) })
+	g.Go("idle", s.closeIdle)
 	<-g.Context().Done()
 	_ = s.ln.Close()
 	s.mu.Lock()
 	s.stopped = true
-	for nc := range s.sniffing {
+	for nc := range s.opening {
 		_ = nc.Close()
 	}
-	all := make([]*Conn, 0, len(s.conns))
-	for c := range s.conns {
-		all = append(all, c)
-	}
 	s.mu.Unlock()
-	for _, c := range all {
+	for _, c := range s.Conns() {
 		c.Flush()
 		c.Close()
 	}
-	return g.Stop()
+	err := g.Stop()
+	s.live.Wait()
+	s.senders.Wait()
+	return err
 }
 
 // Conns returns the open connections.
@@ -131,105 +150,149 @@ func (s *Server) accept(ctx context.Context, g *lifecycle.Group) error {
 			continue
 		}
 		pause = time.Millisecond
-		s.mu.Lock()
-		full := len(s.conns)+len(s.sniffing) >= s.cfg.MaxConns || s.stopped
-		if !full {
-			s.sniffing[nc] = struct{}{}
-		}
-		s.mu.Unlock()
-		if full {
+		if !s.register(nc) {
 			_ = nc.Close()
 			continue
 		}
-		g.Go("connection "+nc.RemoteAddr().String(), func(context.Context) error {
+		g.Go("connection", func(context.Context) error {
 			s.open(nc.(*net.TCPConn))
 			return nil
 		})
 	}
 }
 
-// open looks at the first bytes of a connection and gives it to the loop that fits: TLS and proxied ones to a goroutine (this
-// one), plain ones to netpoll.
-func (s *Server) open(nc *net.TCPConn) {
-	first, err := peek(nc, sniffTimeout)
-	s.mu.Lock()
-	delete(s.sniffing, nc)
-	stopped := s.stopped
-	s.mu.Unlock()
-	if err != nil || stopped {
-		_ = nc.Close()
-		return
-	}
-	isTLS := first[0] == 0x16
-	switch {
-	case isProxyHeader(first):
-		s.serveProxied(nc)
-	case isTLS && (s.cfg.TLS == nil || s.cfg.Mode == TLSDisabled):
-		_ = nc.Close()
-	case !isTLS && s.cfg.Mode == TLSEnforcing:
-		_ = nc.Close()
-	case isTLS:
-		s.serveStream(tls.Server(nc, s.cfg.TLS()), nc.RemoteAddr(), true)
-	case s.cfg.Loop == "std":
-		s.serveStream(nc, nc.RemoteAddr(), false)
-	default:
-		s.servePolled(nc)
-	}
-}
-
-// serveProxied reads a PROXY protocol header and goes on with what follows it; the announced source counts as the peer.
-func (s *Server) serveProxied(nc *net.TCPConn) {
-	br := bufio.NewReaderSize(nc, 4096)
-	_ = nc.SetReadDeadline(time.Now().Add(10 * time.Second))
-	src, err := readProxyHeader(br)
-	var first []byte
-	if err == nil {
-		first, err = br.Peek(1)
-	}
-	_ = nc.SetReadDeadline(time.Time{})
-	if err != nil {
-		s.log.Warn("bad PROXY protocol header", zap.Stringer("peer", nc.RemoteAddr()), zap.Error(err))
-		_ = nc.Close()
-		return
-	}
-	if src == nil {
-		src = nc.RemoteAddr()
-	}
-	stream := net.Conn(bufferedConn{nc, br})
-	isTLS := first[0] == 0x16
-	if isTLS && s.cfg.TLS == nil || !isTLS && s.cfg.Mode == TLSEnforcing {
-		_ = nc.Close()
-		return
-	}
-	if isTLS {
-		stream = tls.Server(stream, s.cfg.TLS())
-	}
-	s.serveStream(stream, src, isTLS)
-}
-
-// bufferedConn reads through a reader that may have read ahead.
-type bufferedConn struct {
-	net.Conn
-	r *bufio.Reader
-}
-
-func (b bufferedConn) Read(p []byte) (int, error) { return b.r.Read(p) }
-
-func (s *Server) add(c *Conn) bool {
+// register reports whether there is room for one more connection.
+func (s *Server) register(nc net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stopped || len(s.conns)+len(s.opening) >= s.cfg.MaxConns {
+		return false
+	}
+	s.opening[nc] = struct{}{}
+	return true
+}
+
+// abandon closes a connection that does not come to be served.
+func (s *Server) abandon(nc net.Conn) {
+	_ = nc.Close()
+	s.mu.Lock()
+	delete(s.opening, nc)
+	s.mu.Unlock()
+}
+
+// add makes an opening connection one of the served. If the server stops it reports false.
+func (s *Server) add(c *Conn, nc net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.opening, nc)
 	if s.stopped {
 		return false
 	}
 	s.conns[c] = struct{}{}
+	s.live.Add(1)
 	return true
 }
 
+// remove is called once for each connection that was added, when its stream has ended.
 func (s *Server) remove(c *Conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
 	c.onClosed()
+	s.live.Done()
+}
+
+// open looks at the first byte of a connection and gives it to the loop that fits: TLS and proxied ones to a goroutine (this
+// one), plain ones to netpoll. No frame starts with the first byte of a TLS record or of a PROXY header: read as a length,
+// all are beyond the frame limit.
+func (s *Server) open(nc *net.TCPConn) {
+	first, err := peek(nc, firstByteTimeout)
+	if err != nil {
+		s.abandon(nc)
+		return
+	}
+	s.tune(nc)
+	_ = nc.SetReadDeadline(time.Now().Add(handshakeTimeout)) // if this fails the read does
+	stream, peer, past := net.Conn(nc), nc.RemoteAddr(), nc
+	if isProxyHeader(first) {
+		br := bufio.NewReaderSize(nc, maxProxyHeader)
+		if peer, first, err = readProxied(br, peer); err != nil {
+			s.log.Warn("bad PROXY protocol header", zap.Stringer("peer", nc.RemoteAddr()), zap.Error(err))
+			s.abandon(nc)
+			return
+		}
+		stream = bufferedConn{nc, br}
+	}
+	secure := first == 0x16
+	if secure {
+		stream, past = s.handshake(stream), nil
+	}
+	if stream == nil || !secure && s.cfg.Mode == TLSEnforcing {
+		s.abandon(nc)
+		return
+	}
+	_ = nc.SetReadDeadline(time.Time{})
+	if stream == nc && s.cfg.Loop != "std" {
+		s.servePolled(nc)
+		return
+	}
+	c := newConn(s.handler, newStream(stream, past), &s.senders, nc.LocalAddr(), peer)
+	c.Secure = secure
+	s.serveStream(c, stream, nc)
+}
+
+// tune sets the socket's options.
+func (s *Server) tune(nc *net.TCPConn) {
+	if s.cfg.SendBuffer > 0 {
+		_ = nc.SetWriteBuffer(s.cfg.SendBuffer)
+	}
+	if s.cfg.ReceiveBuffer > 0 {
+		_ = nc.SetReadBuffer(s.cfg.ReceiveBuffer)
+	}
+	limitSilence(nc)
+}
+
+// limitSilence ends a connection whose peer's host does not acknowledge what is sent to it. Keepalive alone does not: it waits
+// while bytes are on their way.
+func limitSilence(nc *net.TCPConn) {
+	if raw, err := nc.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(aliveTimeout.Milliseconds()))
+		})
+	}
+}
+
+// handshake returns the decrypted stream, or nil if there is none to be had.
+func (s *Server) handshake(nc net.Conn) net.Conn {
+	if s.cfg.TLS == nil || s.cfg.Mode == TLSDisabled {
+		return nil
+	}
+	cfg := s.cfg.TLS()
+	if cfg == nil {
+		return nil
+	}
+	tc := tls.Server(nc, cfg)
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	defer cancel()
+	if err := tc.HandshakeContext(ctx); err != nil {
+		s.log.Warn("TLS handshake failed", zap.Stringer("peer", nc.RemoteAddr()), zap.Error(err))
+		return nil
+	}
+	return tc
+}
+
+// serveStream serves a connection on the calling goroutine until it ends.
+func (s *Server) serveStream(c *Conn, stream net.Conn, nc *net.TCPConn) {
+	if !s.add(c, nc) {
+		_ = nc.Close()
+		return
+	}
+	s.handler.Opened(c)
+	if err := readStream(c, stream); err != nil {
+		s.badStream(c, err)
+	}
+	_ = stream.Close()
+	s.remove(c)
 }
 
 // closeIdle ends connections on which nothing has moved for the idle timeout.
@@ -243,7 +306,7 @@ func (s *Server) closeIdle(ctx context.Context) error {
 		case now := <-tick.C:
 			limit := now.Add(-s.cfg.IdleTimeout).UnixMilli()
 			for _, c := range s.Conns() {
-				if c.active.Load() < limit {
+				if c.idleSince() < limit {
 					c.Close()
 				}
 			}
@@ -253,4 +316,31 @@ func (s *Server) closeIdle(ctx context.Context) error {
 
 func (s *Server) badStream(c *Conn, err error) {
 	s.log.Warn("connection closed: the peer does not speak the protocol", zap.String("peer", c.remote), zap.Error(err))
+}
+
+// peek waits for the first byte of a connection without consuming it.
+func peek(nc *net.TCPConn, timeout time.Duration) (byte, error) {
+	raw, err := nc.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if err := nc.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+		return 0, err
+	}
+	var buf [1]byte
+	n := 0
+	var perr error
+	err = raw.Read(func(fd uintptr) bool {
+		n, _, perr = unix.Recvfrom(int(fd), buf[:], unix.MSG_PEEK)
+		return perr != unix.EAGAIN && perr != unix.EINTR
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case perr != nil:
+		return 0, perr
+	case n <= 0:
+		return 0, net.ErrClosed
+	}
+	return buf[0], nil
 }

@@ -49,7 +49,7 @@ func TestEchoOverBothLoopsAndEncodings(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if r.Code != 0 || len(r.Body) != len(body) || r.Enc != enc || r.Version != Version {
+					if r.Code != 0 || len(r.Body) != len(body) || r.Enc != enc || r.Version != code.Current {
 						t.Fatalf("reply %+v", r.Command)
 					}
 				}
@@ -72,51 +72,6 @@ func TestUnknownCodeKeepsTheConnection(t *testing.T) {
 		}
 	}
 }
-
-func TestSplitAndJoinedFrames(t *testing.T) {
-	srv := startServer(t, ServerConfig{}, []Route{{Code: code.HeartBeat, Serve: echo}})
-	var stream []byte
-	for i := range 5 {
-		stream = AppendCommand(stream, &Command{Code: int32(code.HeartBeat), Opaque: int32(i)}, nil, make([]byte, i*100))
-	}
-	for _, step := range []int{1, 3, 7, 100, len(stream)} {
-		nc, err := net.Dial("tcp", srv.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for rest := stream; len(rest) > 0; rest = rest[min(step, len(rest)):] {
-			if _, err := nc.Write(rest[:min(step, len(rest))]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got := make(chan int32, 8)
-		cl := &collector{got: got}
-		c := newConn(cl, &stream_{nc}, nc.LocalAddr(), nc.RemoteAddr())
-		for i := range int32(5) {
-			c.calls = map[int32]*call{}
-			_ = i
-		}
-		for i := range int32(5) {
-			c.calls[i] = &call{done: func(r *Reply, err error) { got <- r.Opaque }}
-		}
-		go readStream(c, nc) //nolint:errcheck // ends with the connection
-		for i := range int32(5) {
-			if o := <-got; o != i {
-				t.Fatalf("step %d: reply %d came as number %d", step, o, i)
-			}
-		}
-		_ = nc.Close()
-	}
-}
-
-type stream_ = stream
-
-type collector struct{ got chan int32 }
-
-func (*collector) Opened(*Conn)   {}
-func (*collector) BurstEnd(*Conn) {}
-func (*collector) Closed(*Conn)   {}
-func (*collector) Serve(*Request) {}
 
 func TestGarbageClosesTheConnection(t *testing.T) {
 	srv := startServer(t, ServerConfig{}, []Route{{Code: code.HeartBeat, Serve: echo}})

@@ -2,40 +2,77 @@ package remoting
 
 import (
 	"net"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// stream is the transport over a net.Conn: TLS, proxied and dialed connections.
+// stream is the transport over a net.Conn: TLS, proxied and dialed connections, and plain ones with the std loop.
 type stream struct {
 	nc net.Conn
+
+	// trySend's, which has one caller at a time; raw is nil for TLS.
+	raw  syscall.RawConn
+	try  func(fd uintptr) bool
+	p    []byte
+	n    int
+	serr error
 }
 
-// trySend leaves everything to send: a net.Conn has no write that does not block.
-func (s *stream) trySend([]byte) (int, error) { return 0, nil }
+// newStream returns the transport of nc. tcp is the connection under it if bytes may be written past nc, else nil.
+func newStream(nc net.Conn, tcp *net.TCPConn) *stream {
+	s := &stream{nc: nc}
+	if tcp == nil {
+		return s
+	}
+	if raw, err := tcp.SyscallConn(); err == nil {
+		s.raw = raw
+		s.try = func(fd uintptr) bool {
+			s.n, s.serr = sendNow(int(fd), s.p)
+			return true
+		}
+	}
+	return s
+}
+
+// trySend leaves everything to send if the stream is encrypted: crypto/tls has no write that does not block.
+func (s *stream) trySend(p []byte) (int, error) {
+	if s.raw == nil {
+		return 0, nil
+	}
+	s.p = p
+	err := s.raw.Write(s.try)
+	s.p = nil
+	if err != nil {
+		return 0, err
+	}
+	return s.n, s.serr
+}
 
 func (s *stream) send(p []byte, deadline time.Time) error {
-	_ = s.nc.SetWriteDeadline(deadline)
+	_ = s.nc.SetWriteDeadline(deadline) // if this fails the write does
 	_, err := s.nc.Write(p)
+	_ = s.nc.SetWriteDeadline(time.Time{}) // trySend minds it too
 	return err
 }
 
 func (s *stream) close() { _ = s.nc.Close() }
 
-// readBuffer is the first size of a stream's read buffer; it grows to 64 KiB while reads fill it.
-const readBuffer = 4 << 10
+// Sizes of a stream's read buffer: it grows while reads fill it.
+const (
+	readBufferMin = 4 << 10
+	readBufferMax = 64 << 10
+)
 
-// readStream feeds c until its stream ends. It blocks.
+// readStream feeds c until its stream ends. It blocks. An error means that the peer does not speak the protocol.
 func readStream(c *Conn, nc net.Conn) error {
-	buf := make([]byte, readBuffer)
+	buf := make([]byte, readBufferMin)
 	for {
 		n, err := nc.Read(buf)
 		if n > 0 {
 			if err := c.onData(buf[:n]); err != nil {
 				return err
 			}
-			if n == len(buf) && n < 64<<10 {
+			if n == len(buf) && n < readBufferMax {
 				buf = make([]byte, 2*n)
 			}
 		}
@@ -43,46 +80,4 @@ func readStream(c *Conn, nc net.Conn) error {
 			return nil
 		}
 	}
-}
-
-// serveStream serves a connection on the calling goroutine until it ends.
-func (s *Server) serveStream(nc net.Conn, peer net.Addr, secure bool) {
-	c := newConn(s.handler, &stream{nc}, nc.LocalAddr(), peer)
-	c.Secure = secure
-	if !s.add(c) {
-		_ = nc.Close()
-		return
-	}
-	s.handler.Opened(c)
-	if err := readStream(c, nc); err != nil {
-		s.badStream(c, err)
-	}
-	_ = nc.Close()
-	s.remove(c)
-}
-
-// peek waits for the first bytes of a connection without consuming them. It returns at least one.
-func peek(nc *net.TCPConn, timeout time.Duration) ([]byte, error) {
-	raw, err := nc.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	_ = nc.SetReadDeadline(time.Now().Add(timeout))
-	defer nc.SetReadDeadline(time.Time{}) //nolint:errcheck // an error here means a closed connection, which the next read shows
-	buf := make([]byte, 16)
-	n := 0
-	var perr error
-	err = raw.Read(func(fd uintptr) bool {
-		n, _, perr = unix.Recvfrom(int(fd), buf, unix.MSG_PEEK)
-		return perr != unix.EAGAIN
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case perr != nil:
-		return nil, perr
-	case n <= 0:
-		return nil, net.ErrClosed
-	}
-	return buf[:n], nil
 }
