@@ -101,7 +101,7 @@ func TestEveryKindRoundTrips(t *testing.T) {
 }
 
 func TestLengthsAroundOneByte(t *testing.T) {
-	for size := 100; size < 300; size++ {
+	for size := 115; size < 130; size++ {
 		want := []Change{KVPut("n", "k", make([]byte, size)), OffsetPut("G", "T", 0, int64(size))}
 		if diff := cmp.Diff(want, decodeAll(t, Append(nil, want...))); diff != "" {
 			t.Fatalf("%d bytes: %s", size, diff)

@@ -45,10 +45,10 @@ func Append(dst []byte, changes ...Change) []byte {
 	return dst
 }
 
-// Each calls f for every change of a record body, in order, and returns the first error: f's own, or one that wraps
-// ErrNewer or ErrMalformed. Strings and Value of the changes alias body.
-func Each(body []byte, f func(Change) error) error {
-	r := reader{body: body}
+// Each calls f for every change of the record body record, in order, and returns the first error: f's own, or one that wraps
+// ErrNewer or ErrMalformed. Strings and Value of the changes alias record.
+func Each(record []byte, f func(Change) error) error {
+	r := reader{body: record}
 	var c Change
 	for {
 		ok, err := r.next(&c)

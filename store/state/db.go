@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,7 +25,8 @@ const (
 var (
 	bucketRows = []byte("rows") // see appendStateKey → sealed change
 	bucketMeta = []byte("meta")
-	keyMeta    = []byte("meta") // → sealed meta
+	keyMeta    = []byte("meta")   // → sealed meta
+	keyLedger  = []byte("ledger") // → sealed ledger
 )
 
 // ErrInUse is wrapped by Open's error when another process has the file open.
@@ -54,12 +54,16 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 type Options struct {
 	// OpenFile replaces os.OpenFile.
 	OpenFile func(name string, flag int, perm os.FileMode) (*os.File, error)
+	// BeforeCommit is called with the applied offset that is about to be written; an error keeps it from being written. The
+	// store makes the log durable up to there, so that the copy is never ahead of it. It may be nil.
+	BeforeCommit func(applied int64) error
 }
 
 // DB is the copy of the tables on disk.
 type DB struct {
 	tables *Tables
 	bolt   *bolt.DB
+	before func(applied int64) error
 
 	mu      sync.Mutex
 	pending *dirty // cut from the tables and not yet written
@@ -77,7 +81,7 @@ func Open(path string, o Options) (db *DB, tables *Tables, applied int64, err er
 		return nil, nil, 0, err
 	}
 	tables = NewTables()
-	db = &DB{tables: tables, bolt: file, spare: newDirty()}
+	db = &DB{tables: tables, bolt: file, before: o.BeforeCommit, spare: newDirty()}
 	err = db.load(path)
 	if err == nil {
 		// Where the log no longer starts at 0, a file that vanishes with a power loss would be the loss of the state.
@@ -189,34 +193,6 @@ func readMeta(tx *bolt.Tx, path string, m *meta) error {
 	return nil
 }
 
-// eachRow calls f for every row with its encoded form; both die with the call.
-func eachRow(tx *bolt.Tx, path string, f func(c *Change, encoded []byte) error) error {
-	bucket := tx.Bucket(bucketRows)
-	if bucket == nil {
-		return nil
-	}
-	var (
-		c   Change
-		key []byte
-	)
-	return bucket.ForEach(func(k, sealed []byte) error {
-		encoded, err := unseal(sealed)
-		if err == nil {
-			err = decodeRow(encoded, &c)
-		}
-		if errors.Is(err, ErrNewer) {
-			return fmt.Errorf("state file %s: row %q: %w", path, k, err)
-		}
-		if err != nil {
-			return &DamagedError{path, fmt.Sprintf("row %q", k), err}
-		}
-		if key = appendStateKey(key[:0], c.Kind, c.rowKey()); !bytes.Equal(k, key) {
-			return &DamagedError{path, fmt.Sprintf("row %q is that of %q", k, key), nil}
-		}
-		return f(&c, encoded)
-	})
-}
-
 // Commit writes what changed since the last commit, together with the applied offset it belongs to, in one transaction,
 // and makes it durable. Apply waits only while the dirty sets are swapped. After an error, which may pass (no space), the
 // next Commit writes what this one did not.
@@ -237,6 +213,11 @@ func (db *DB) Commit() error {
 
 // writePending writes the pending set and makes it the spare one. The caller holds mu.
 func (db *DB) writePending() error {
+	if db.before != nil {
+		if err := db.before(db.pending.meta.applied); err != nil {
+			return fmt.Errorf("commit state: %w", err)
+		}
+	}
 	if err := db.bolt.Update(db.pending.write); err != nil {
 		return fmt.Errorf("commit state: %w", err)
 	}
@@ -247,17 +228,12 @@ func (db *DB) writePending() error {
 
 // write puts the set into state.db.
 func (d *dirty) write(tx *bolt.Tx) error {
-	rows, err := tx.CreateBucketIfNotExists(bucketRows)
+	w, err := newRowWriter(tx)
 	if err != nil {
 		return err
 	}
 	for k, encoded := range d.rows {
-		if encoded == nil {
-			err = rows.Delete([]byte(k))
-		} else {
-			err = rows.Put([]byte(k), seal(nil, encoded))
-		}
-		if err != nil {
+		if err := w.write([]byte(k), encoded); err != nil {
 			return err
 		}
 	}
@@ -268,19 +244,11 @@ func (d *dirty) write(tx *bolt.Tx) error {
 		}
 		c := OffsetPut(o.key.first, o.key.second, o.key.queueID, o.value)
 		encoded = appendChange(encoded[:0], &c)
-		if err := rows.Put(appendStateKey(nil, KindOffsetPut, o.key), seal(nil, encoded)); err != nil {
+		if err := w.write(appendStateKey(nil, KindOffsetPut, o.key), encoded); err != nil {
 			return err
 		}
 	}
-	return putMeta(tx, &d.meta)
-}
-
-func putMeta(tx *bolt.Tx, m *meta) error {
-	metas, err := tx.CreateBucketIfNotExists(bucketMeta)
-	if err != nil {
-		return err
-	}
-	return metas.Put(keyMeta, seal(nil, m.append(nil)))
+	return w.finish(&d.meta)
 }
 
 // Close closes the file without a commit: what is not committed comes from the log again.

@@ -17,7 +17,8 @@
 //
 // Formats. A record body is the byte bodyVersion and then, for every change, an uvarint length, the kind and the fields
 // that the table in kinds.go lists: names as uvarint length and bytes, numbers as varints, configurations as JSON. A row
-// of state.db is the change that puts it, with a CRC-32C before it; a snapshot is a stream of such changes.
+// of state.db is the change that puts it, with a CRC-32C before it, and a ledger accounts for the rows altogether; a
+// snapshot is a stream of such changes.
 //
 // Goroutines: none of its own. One goroutine applies, one commits, any number reads.
 // Locks: DB.mu → Tables.mu → the lock of a shard. Tables.mu is held while one record is applied or the dirty sets are

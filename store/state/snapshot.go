@@ -138,11 +138,7 @@ func restore(r io.Reader, path string) (applied int64, err error) {
 	rows := uint64(0)
 	for more := true; more; {
 		err := db.Update(func(tx *bolt.Tx) error {
-			more = false
-			if err := putMeta(tx, &m); err != nil {
-				return err
-			}
-			n, err := s.rows(tx)
+			n, err := s.rows(tx, &m)
 			rows += n
 			more = n == rowsPerTx
 			return err
@@ -197,25 +193,28 @@ func (s *snapshotReader) frame() []byte {
 }
 
 // rows puts up to rowsPerTx rows and returns how many there were before the empty frame.
-func (s *snapshotReader) rows(tx *bolt.Tx) (n uint64, err error) {
-	bucket, err := tx.CreateBucketIfNotExists(bucketRows)
+func (s *snapshotReader) rows(tx *bolt.Tx, m *meta) (n uint64, err error) {
+	w, err := newRowWriter(tx)
 	if err != nil {
 		return 0, err
 	}
 	var c Change
 	for ; n < rowsPerTx; n++ {
 		encoded := s.frame()
-		if s.err != nil || len(encoded) == 0 {
+		if s.err != nil {
 			return n, s.err
+		}
+		if len(encoded) == 0 {
+			break
 		}
 		if err := decodeRow(encoded, &c); err != nil {
 			return n, fmt.Errorf("%w: %w", ErrSnapshot, err)
 		}
-		if err := bucket.Put(appendStateKey(nil, c.Kind, c.rowKey()), seal(nil, encoded)); err != nil {
+		if err := w.write(appendStateKey(nil, c.Kind, c.rowKey()), encoded); err != nil {
 			return n, err
 		}
 	}
-	return n, nil
+	return n, w.finish(m)
 }
 
 // end checks what follows the empty frame.

@@ -55,22 +55,22 @@ func NewTables() *Tables {
 	return t
 }
 
-// Apply applies the body of the state record that ends at log offset end and was stored at storeTimeMs. Records are
-// applied in log order and only up to the confirm offset. A record that is applied already is passed over. An error means
-// that the body cannot be decoded (ErrNewer or ErrMalformed): nothing of it is applied, and the projection must stop there.
+// Apply applies record, the body of the state record that ends at log offset end and was stored at storeTimeMs. Records are
+// applied in log order and only up to the confirm offset. One that is applied already is passed over. An error means that
+// the body cannot be decoded (ErrNewer or ErrMalformed): nothing of it is applied, and the projection must stop there.
 //
-// It keeps nothing of body and does not allocate for offsets of queues that the group had before.
-func (t *Tables) Apply(body []byte, end, storeTimeMs int64) error {
+// It keeps nothing of record and does not allocate for offsets of queues that the group had before.
+func (t *Tables) Apply(record []byte, end, storeTimeMs int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if end <= t.meta.applied {
 		return nil
 	}
 	c := &t.scratch
-	if err := check(body, c); err != nil {
+	if err := check(record, c); err != nil {
 		return fmt.Errorf("apply the record that ends at %d: %w", end, err)
 	}
-	for r := (reader{body: body}); ; {
+	for r := (reader{body: record}); ; {
 		if ok, _ := r.next(c); !ok {
 			break
 		}
@@ -82,8 +82,9 @@ func (t *Tables) Apply(body []byte, end, storeTimeMs int64) error {
 	return nil
 }
 
-func check(body []byte, c *Change) error {
-	r := reader{body: body}
+// check decodes all of a record body; c is scratch.
+func check(record []byte, c *Change) error {
+	r := reader{body: record}
 	for {
 		if ok, err := r.next(c); err != nil || !ok {
 			return err
