@@ -396,3 +396,18 @@ func recordCRC(b []byte) (sum uint32, ok bool) {
 	}
 	return uint32(n), n <= 0x7FFFFFFF
 }
+
+// StoreTimeAt reads the store time from the first 88 bytes of a record (fewer for an IPv4 born host), 0 if b is too short.
+func StoreTimeAt(b []byte) int64 {
+	if len(b) < afterBornV4+8 {
+		return 0
+	}
+	at := afterBornV4
+	if binary.BigEndian.Uint32(b[atSysFlag:])&FlagBornV6 != 0 {
+		at += v6Extra
+	}
+	if len(b) < at+8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(b[at:]))
+}

@@ -8,9 +8,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// Flush makes everything written before the call durable. Only one goroutine may call it at a time. A failed sync poisons the log
+// Flush makes everything written before the call durable. A failed sync poisons the log
 // (I3): the kernel may have dropped the pages, so a later success would prove nothing.
 func (l *Log) Flush() error {
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
 	if err := l.Poisoned(); err != nil {
 		return fmt.Errorf("%w: %w", ErrPoisoned, err)
 	}

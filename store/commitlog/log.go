@@ -85,6 +85,7 @@ type Log struct {
 	lateRolls int64 // segments that an append had to make itself
 	populated int64 // end of the window that the appender asked for
 
+	flushing  sync.Mutex // one sync at a time
 	structure sync.Mutex // changes of the list of segments
 	spare     *segment   // the next segment, ready
 	wantPrep  chan struct{}

@@ -1,0 +1,219 @@
+// Package broker is one broker process: the handlers of the remoting requests and the services around them.
+//
+// # The path of a send
+//
+//	routes.go   the table: request code → handler
+//	send.go     checks, properties, append; the reply is parked as a store.Waiter
+//	store       append, confirm, dispatch
+//	send.go     sendReply.Done encodes the reply on its connection
+//
+// # What it owns
+//
+// Topics, groups and offsets live in the log (store/state); the broker reads them there and changes them by proposing records.
+// Client connections and their subscriptions (clients.go), parked pulls (hold.go) and statistics are its own.
+//
+// # Goroutines
+//
+// Run starts the servers, the store's work, and one goroutine per service, listed in lifecycle order there. Handlers run on the
+// connections' readers unless their route names a lane.
+//
+// Java: BrokerController and its processors. Start reading at routes.go.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/conf"
+	"github.com/castor-mq/castor/internal/clock"
+	"github.com/castor-mq/castor/internal/lifecycle"
+	"github.com/castor-mq/castor/internal/vfs"
+	"github.com/castor-mq/castor/message/filter"
+	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/store"
+)
+
+// Options carries what a broker is given besides its configuration. Zero values mean the real thing.
+type Options struct {
+	Log   *zap.Logger
+	Clock clock.Clock
+	FS    vfs.FS
+}
+
+// Broker serves one store.
+type Broker struct {
+	conf  atomic.Pointer[conf.Broker]
+	log   *zap.Logger
+	clk   clock.Clock
+	fs    vfs.FS
+	store *store.Store
+
+	storeHost netip.AddrPort // the advertised address, part of every message id
+	addr      string         // the same as text, as registered with name servers
+
+	server  *remoting.Server
+	fast    *remoting.Server // listenPort - 2; nil if it is off
+	client  *remoting.Client
+	filters filter.Cache
+	lanes   lanes
+
+	topics  *topics
+	offsets *offsets
+	holds   *holds
+	clients *clients
+	names   *registrar
+	sends   sendPath
+	stats   *stats
+}
+
+// lanes are where requests that may block run.
+type lanes struct {
+	pull, query, admin *remoting.Lane
+}
+
+// New opens the store and binds the ports. Nothing is served before Run; Close must be called if Run is not.
+func New(cfg *conf.Broker, o Options) (*Broker, error) {
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS{}
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	b := &Broker{log: o.Log, clk: o.Clock, fs: o.FS, client: remoting.NewClient(nil, nil)}
+	b.conf.Store(cfg)
+	sc, err := storeConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.listen(cfg); err != nil {
+		return nil, err
+	}
+	if b.store, err = store.Open(sc, o.FS, o.Clock, o.Log.Named("store")); err != nil {
+		return nil, err
+	}
+	b.topics = newTopics(b)
+	b.offsets = newOffsets(b)
+	b.holds = newHolds(b)
+	b.clients = newClients(b)
+	b.names = newRegistrar(b)
+	b.sends.init(b)
+	b.stats = newStats(b)
+	b.store.SetArrivals(b.holds)
+	return b, nil
+}
+
+// listen binds the ports and settles the advertised address.
+func (b *Broker) listen(cfg *conf.Broker) error {
+	b.lanes = lanes{
+		pull:  remoting.NewLane("pull", 16, int(cfg.PullThreadPoolQueueCapacity), ms(cfg.WaitTimeMillsInPullQueue)),
+		query: remoting.NewLane("query", 4, int(cfg.QueryThreadPoolQueueCapacity), 0),
+		admin: remoting.NewLane("admin", 8, int(cfg.AdminBrokerThreadPoolQueueCapacity), ms(cfg.WaitTimeMillsInAdminBrokerQueue)),
+	}
+	router := remoting.NewRouter(b.log.Named("remoting"), b.routes())
+	router.OnBurst = func(*remoting.Conn) { b.store.Advance() }
+	router.OnClose = func(c *remoting.Conn) { b.clients.closed(c) }
+	bind := func(port int32) (*remoting.Server, error) {
+		return remoting.NewServer(remoting.ServerConfig{
+			Addr:        net.JoinHostPort(cfg.BindAddress, strconv.Itoa(int(port))),
+			Mode:        remoting.TLSMode(cfg.TLSServerMode),
+			IdleTimeout: time.Duration(cfg.ServerChannelMaxIdleTimeSeconds) * time.Second,
+		}, router, b.log.Named("remoting"))
+	}
+	var err error
+	if b.server, err = bind(cfg.ListenPort); err != nil {
+		return err
+	}
+	if cfg.FastListenPort > 0 {
+		if b.fast, err = bind(cfg.FastListenPort); err != nil {
+			return err
+		}
+	}
+	ip, err := netip.ParseAddr(cfg.BrokerIP1)
+	if err != nil {
+		return fmt.Errorf("brokerIP1=%s is no address: %w", cfg.BrokerIP1, err)
+	}
+	b.storeHost = netip.AddrPortFrom(ip.Unmap(), uint16(b.server.Addr().Port))
+	b.addr = b.storeHost.String()
+	return nil
+}
+
+func ms[N int32 | int64](n N) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// storeConfig translates Java's keys.
+func storeConfig(c *conf.Broker) (store.Config, error) {
+	levels, err := conf.DelayLevels(c.MessageDelayLevel)
+	if err != nil {
+		return store.Config{}, err
+	}
+	hours, err := conf.Hours(c.DeleteWhen)
+	if err != nil {
+		return store.Config{}, err
+	}
+	return store.Config{
+		Root:         c.StorePathRootDir,
+		CommitLogDir: c.StorePathCommitLog,
+		SegmentSize:  int64(c.MappedFileSizeCommitLog),
+		QueueFile:    (int64(c.MappedFileSizeConsumeQueue) + 19) / 20 * 20,
+		Index:        c.MessageIndexEnable, IndexSlots: c.MaxHashSlotNum, IndexItems: c.MaxIndexNum,
+		SyncFlush: c.FlushDiskType == "SYNC_FLUSH", FlushInterval: ms(c.FlushIntervalCommitLog), SyncTimeout: ms(c.SyncFlushTimeout),
+		DelayLevels: levels,
+		Retention: store.Retention{
+			Keep: time.Duration(c.FileReservedTime) * time.Hour, Hours: hours, MaxUsed: int(c.DiskMaxUsedSpaceRatio),
+			CleanForced: int(c.DiskSpaceCleanForciblyRatio), WarningLevel: int(c.DiskSpaceWarningLevelRatio),
+			Force: c.CleanFileForciblyEnable, Batch: int(c.DeleteFileBatchMax), Interval: ms(c.CleanResourceInterval),
+		},
+	}, nil
+}
+
+// haAddr is where replicas connect.
+func (b *Broker) haAddr() string {
+	c := b.conf.Load()
+	return net.JoinHostPort(c.BrokerIP2, strconv.Itoa(int(c.HaListenPort)))
+}
+
+// Addr is the address that clients are told.
+func (b *Broker) Addr() string { return b.addr }
+
+// Run serves until ctx ends, then takes leave of the name servers, answers what is parked, and closes the store.
+func (b *Broker) Run(ctx context.Context) error {
+	work := lifecycle.New(context.WithoutCancel(ctx)) // what must outlive the servers
+	work.Go("store", b.store.Run)
+	if err := b.topics.createSystem(); err != nil {
+		return errors.Join(err, work.Stop(), b.store.Close())
+	}
+	services := lifecycle.New(ctx)
+	for _, l := range []*remoting.Lane{b.lanes.pull, b.lanes.query, b.lanes.admin} {
+		l.Run(services)
+	}
+	services.Go("offsets", b.offsets.run)
+	services.Go("holds", b.holds.run)
+	services.Go("clients", b.clients.run)
+	services.Go("server", b.server.Run)
+	if b.fast != nil {
+		services.Go("fast server", b.fast.Run)
+	}
+	services.Go("name servers", b.names.run)
+	b.log.Info("broker started", zap.String("name", b.conf.Load().BrokerName), zap.String("address", b.addr))
+	select {
+	case <-services.Context().Done():
+	case <-work.Context().Done():
+	}
+	b.names.unregister()
+	b.holds.release()
+	err := services.Stop()
+	b.client.Close()
+	err = errors.Join(err, work.Stop(), b.store.Close())
+	b.log.Info("broker stopped", zap.Error(err))
+	return err
+}

@@ -1,0 +1,189 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/castor-mq/castor/message"
+	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
+	"github.com/castor-mq/castor/store"
+	"github.com/castor-mq/castor/store/queue"
+)
+
+// holds keeps the pulls that found nothing until a message arrives that they want, or their time is up (PullRequestHoldService).
+// It is the store's Arrivals: Arrived and BatchEnd run on the dispatching goroutine, one at a time.
+type holds struct {
+	b *Broker
+
+	mu     sync.Mutex
+	queues map[*queue.Queue][]*heldPull
+	count  int
+	ready  []*heldPull // to be run again
+
+	wake    chan struct{}
+	dirty   []*remoting.Conn // dispatching goroutine only: connections with answers to send
+	stopped bool
+}
+
+// heldPull is one parked pull.
+type heldPull struct {
+	ticket   remoting.Ticket
+	h        header.PullMessageRequest // owns its strings
+	q        *queue.Queue
+	filter   store.Filter
+	flags    pullFlags
+	deadline int64 // ms
+}
+
+// maxHeld bounds the pulls that are held at once; one more is answered PULL_NOT_FOUND.
+const maxHeld = 200_000
+
+// sweepInterval is how often held pulls are compared with their queues regardless of filters: this is how a filtered consumer's
+// offset moves past messages it does not want.
+const sweepInterval = 5 * time.Second
+
+func newHolds(b *Broker) *holds {
+	return &holds{b: b, queues: map[*queue.Queue][]*heldPull{}, wake: make(chan struct{}, 1)}
+}
+
+// hold parks p. A message that has arrived meanwhile wakes it at once.
+func (s *holds) hold(p *heldPull) bool {
+	s.mu.Lock()
+	if s.count >= maxHeld || s.stopped {
+		s.mu.Unlock()
+		return false
+	}
+	p.q.Watched.Store(true)
+	s.queues[p.q] = append(s.queues[p.q], p)
+	s.count++
+	if p.q.Max() > p.h.QueueOffset {
+		s.takeLocked(p.q, func(h *heldPull) bool { return h == p })
+	}
+	s.mu.Unlock()
+	s.signal()
+	return true
+}
+
+// Arrived is told of each message in a watched queue: pulls that want it are made ready.
+func (s *holds) Arrived(q *queue.Queue, offset int64, tags int64, v *message.View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takeLocked(q, func(p *heldPull) bool {
+		return offset >= p.h.QueueOffset && (p.filter.Tags == nil || p.filter.Tags(tags)) && (p.filter.Props == nil || p.filter.Props(v.Properties()))
+	})
+}
+
+// BatchEnd sends what has been answered and has the ready pulls run.
+func (s *holds) BatchEnd() {
+	for i, c := range s.dirty {
+		c.Flush()
+		s.dirty[i] = nil
+	}
+	s.dirty = s.dirty[:0]
+	s.signal()
+}
+
+// answered notes that a connection has something to send at the end of the batch.
+func (s *holds) answered(c *remoting.Conn) {
+	if n := len(s.dirty); n == 0 || s.dirty[n-1] != c {
+		s.dirty = append(s.dirty, c)
+	}
+}
+
+// takeLocked moves the pulls on q that want holds for to ready.
+func (s *holds) takeLocked(q *queue.Queue, want func(*heldPull) bool) {
+	list := s.queues[q]
+	keep := list[:0]
+	for _, p := range list {
+		if want(p) {
+			s.ready = append(s.ready, p)
+			s.count--
+		} else {
+			keep = append(keep, p)
+		}
+	}
+	clear(list[len(keep):])
+	if len(keep) == 0 {
+		delete(s.queues, q)
+		q.Watched.Store(false)
+		return
+	}
+	s.queues[q] = keep
+}
+
+func (s *holds) signal() {
+	s.mu.Lock()
+	some := len(s.ready) > 0
+	s.mu.Unlock()
+	if !some {
+		return
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run answers pulls that have become ready and those whose time is up.
+func (s *holds) run(ctx context.Context) error {
+	tick := s.b.clk.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var swept int64
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		case <-tick.C:
+			now := s.b.clk.NowMs()
+			sweep := now-swept >= sweepInterval.Milliseconds()
+			if sweep {
+				swept = now
+			}
+			s.expire(now, sweep)
+		}
+		s.mu.Lock()
+		ready := s.ready
+		s.ready = nil
+		s.mu.Unlock()
+		for _, p := range ready {
+			s.b.pullAgain(p)
+		}
+	}
+}
+
+// expire makes the pulls ready whose time is up; with sweep also those whose queue has grown.
+func (s *holds) expire(now int64, sweep bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for q := range s.queues {
+		s.takeLocked(q, func(p *heldPull) bool {
+			return now >= p.deadline || !p.ticket.Conn.Alive() || sweep && q.Max() > p.h.QueueOffset
+		})
+	}
+}
+
+// release answers everything that is held, so that clients pull again and learn what has become of this broker.
+func (s *holds) release() {
+	s.mu.Lock()
+	s.stopped = true
+	for q := range s.queues {
+		s.takeLocked(q, func(*heldPull) bool { return true })
+	}
+	ready := s.ready
+	s.ready = nil
+	s.mu.Unlock()
+	for _, p := range ready {
+		p.ticket.Reply(code.PullRetryImmediately, "the broker is stopping", &header.PullMessageResponse{NextBeginOffset: p.h.QueueOffset, MinOffset: p.q.Min(), MaxOffset: p.q.Max()}, nil)
+	}
+}
+
+// held is how many pulls wait.
+func (s *holds) held() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count
+}

@@ -1,0 +1,261 @@
+package broker
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
+	"github.com/castor-mq/castor/store"
+	"github.com/castor-mq/castor/store/state"
+)
+
+// offsets gathers the commits of consumers and writes them to the log in batches: what many consumers commit within a few
+// milliseconds is one record. Who asked for an answer gets it when the record is confirmed.
+type offsets struct {
+	b *Broker
+
+	mu      sync.Mutex
+	pending map[offsetKey]int64
+	waiting []remoting.Ticket
+	resets  int // entries of the reset table, so that most pulls need not look
+	wake    chan struct{}
+
+	pullMu sync.RWMutex
+	pull   map[offsetKey]int64 // where each group reads: memory only, for consume statistics
+}
+
+type offsetKey struct {
+	group, topic string
+	queue        int32
+}
+
+// commitDelay is how long a commit without a waiting client may lie before it is written.
+const commitDelay = 5 * time.Millisecond
+
+// maxPullOffsets bounds the table of pull offsets.
+const maxPullOffsets = 1 << 20
+
+func newOffsets(b *Broker) *offsets {
+	return &offsets{b: b, pending: map[offsetKey]int64{}, wake: make(chan struct{}, 1), pull: map[offsetKey]int64{}}
+}
+
+// commit notes that a group has consumed a queue up to offset. The strings are borrowed.
+func (o *offsets) commit(group, topic string, queue int32, offset int64) {
+	if offset < 0 {
+		return
+	}
+	if _, reset := o.b.store.State.Reset(group, topic, queue); reset {
+		return // the client has not seen the reset yet
+	}
+	o.mu.Lock()
+	o.putLocked(group, topic, queue, offset)
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *offsets) putLocked(group, topic string, queue int32, offset int64) {
+	k := offsetKey{group, topic, queue}
+	if _, known := o.pending[k]; !known {
+		k.group, k.topic = strings.Clone(group), strings.Clone(topic)
+	}
+	o.pending[k] = offset
+}
+
+func (o *offsets) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run writes the gathered commits.
+func (o *offsets) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			o.flush()
+			return nil
+		case <-o.wake:
+		}
+		o.mu.Lock()
+		hurry := len(o.waiting) > 0
+		o.mu.Unlock()
+		if !hurry {
+			timer := o.b.clk.NewTimer(commitDelay)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+		}
+		o.flush()
+	}
+}
+
+// flush proposes what is pending as one record.
+func (o *offsets) flush() {
+	o.mu.Lock()
+	pending, waiting := o.pending, o.waiting
+	if len(pending) == 0 && len(waiting) == 0 {
+		o.mu.Unlock()
+		return
+	}
+	o.pending, o.waiting = make(map[offsetKey]int64, len(pending)), nil
+	o.mu.Unlock()
+	body := state.Append(nil)
+	for k, v := range pending {
+		if old, ok := o.b.store.State.Offset(k.group, k.topic, k.queue); !ok || old != v {
+			body = state.Append(body, state.OffsetPut(k.group, k.topic, k.queue, v))
+		}
+	}
+	err := o.b.store.ProposeBody(body, onDone(func(err error) { o.answer(waiting, err) }))
+	if err != nil {
+		o.b.log.Warn("consumer offsets could not be stored; clients will commit again", zap.Error(err), zap.Int("offsets", len(pending)))
+		o.answer(waiting, code.New(code.SystemBusy, "the offset could not be stored: %v", err))
+	}
+}
+
+func (o *offsets) answer(waiting []remoting.Ticket, err error) {
+	for _, t := range waiting {
+		if err != nil {
+			t.Fail(err)
+			continue
+		}
+		t.Reply(code.Success, "", nil, nil)
+	}
+}
+
+// pulled notes where a group reads a queue.
+func (o *offsets) pulled(h *header.PullMessageRequest, next int64, count int) {
+	k := offsetKey{h.ConsumerGroup, h.Topic, h.QueueID}
+	o.pullMu.Lock()
+	if _, known := o.pull[k]; !known {
+		if len(o.pull) >= maxPullOffsets {
+			o.pullMu.Unlock()
+			return
+		}
+		k.group, k.topic = strings.Clone(k.group), strings.Clone(k.topic)
+	}
+	o.pull[k] = next
+	o.pullMu.Unlock()
+	o.b.stats.pulled(k.group, k.topic, count)
+}
+
+// pullOffset returns where a group reads a queue, -1 if it has not.
+func (o *offsets) pullOffset(group, topic string, queue int32) int64 {
+	o.pullMu.RLock()
+	defer o.pullMu.RUnlock()
+	if v, ok := o.pull[offsetKey{group, topic, queue}]; ok {
+		return v
+	}
+	return -1
+}
+
+// takeReset returns an offset that was set by command and not yet seen by a pull, and takes it off.
+func (o *offsets) takeReset(group, topic string, queue int32) (int64, bool) {
+	offset, ok := o.b.store.State.Reset(group, topic, queue)
+	if ok {
+		if err := o.b.store.Propose(nil, state.ResetTake(strings.Clone(group), strings.Clone(topic), queue)); err != nil {
+			o.b.log.Warn("a reset offset stays pending", zap.Error(err))
+		}
+	}
+	return offset, ok
+}
+
+// handleUpdateOffset serves UPDATE_CONSUMER_OFFSET.
+func (b *Broker) handleUpdateOffset(r *remoting.Request, h *header.UpdateConsumerOffsetRequest) error {
+	switch {
+	case !h.QueueID.Ok || !h.CommitOffset.Ok:
+		return code.New(code.InvalidParameter, "queueId and commitOffset are required")
+	case h.CommitOffset.V < 0:
+		return code.New(code.InvalidParameter, "commitOffset %d is negative", h.CommitOffset.V)
+	}
+	if _, ok := b.store.State.Group(h.ConsumerGroup); !ok {
+		return code.New(code.SubscriptionGroupNotExist, "Group %s not exist!", h.ConsumerGroup)
+	}
+	if b.topics.get(h.Topic) == nil {
+		return code.New(code.TopicNotExist, "Topic %s not exist!", h.Topic)
+	}
+	if _, reset := b.store.State.Reset(h.ConsumerGroup, h.Topic, h.QueueID.V); reset {
+		r.Reply(code.Success, "Offset has been previously reset", nil, nil)
+		return nil
+	}
+	o := b.offsets
+	o.mu.Lock()
+	o.putLocked(h.ConsumerGroup, h.Topic, h.QueueID.V, h.CommitOffset.V)
+	ticket := r.Park()
+	if !r.IsOneway() {
+		o.waiting = append(o.waiting, ticket)
+	}
+	o.mu.Unlock()
+	o.signal()
+	return nil
+}
+
+// handleQueryOffset serves QUERY_CONSUMER_OFFSET. QUERY_NOT_FOUND makes a client start where it was told to; a young queue that
+// is whole answers 0 instead, so that "producer first, consumer later" loses nothing. Java asks the page cache whether the queue
+// is young; here it is the distance to the end of the log.
+func (b *Broker) handleQueryOffset(r *remoting.Request, h *header.QueryConsumerOffsetRequest) error {
+	if offset, ok := b.store.State.Reset(h.ConsumerGroup, h.Topic, h.QueueID); ok {
+		return r.OK(&header.QueryConsumerOffsetResponse{Offset: offset}, nil)
+	}
+	if offset, ok := b.store.State.Offset(h.ConsumerGroup, h.Topic, h.QueueID); ok {
+		return r.OK(&header.QueryConsumerOffsetResponse{Offset: offset}, nil)
+	}
+	if !h.SetZeroIfNotFound.Or(true) {
+		return code.New(code.QueryNotFound, "Not found, do not set to zero, maybe this group boot first")
+	}
+	if q := b.store.Queues.Get(h.Topic, h.QueueID); q != nil && q.Min() <= 0 && q.Max() > 0 {
+		if !q.InMemory(0) && !r.OnLane() {
+			return b.lanes.query.Redo()
+		}
+		if u, err := q.At(0); err == nil && b.store.Dispatched()-u.Phy <= youngBytes {
+			return r.OK(&header.QueryConsumerOffsetResponse{Offset: 0}, nil)
+		}
+	}
+	return code.New(code.QueryNotFound, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
+}
+
+// youngBytes is how far behind the end of the log a queue's first message may lie for the queue to count as young.
+const youngBytes = 4 << 30
+
+// handleMaxOffset serves GET_MAX_OFFSET.
+func (b *Broker) handleMaxOffset(r *remoting.Request, h *header.GetMaxOffsetRequest) error {
+	var resp header.GetMaxOffsetResponse
+	if q := b.store.Queues.Get(h.Topic, h.QueueID); q != nil {
+		resp.Offset = q.Max()
+	}
+	return r.OK(&resp, nil)
+}
+
+// handleMinOffset serves GET_MIN_OFFSET.
+func (b *Broker) handleMinOffset(r *remoting.Request, h *header.GetMinOffsetRequest) error {
+	var resp header.GetMinOffsetResponse
+	if q := b.store.Queues.Get(h.Topic, h.QueueID); q != nil {
+		resp.Offset = q.Min()
+	}
+	return r.OK(&resp, nil)
+}
+
+// handleSearchOffset serves SEARCH_OFFSET_BY_TIMESTAMP, in a lane: it reads records all over the queue.
+func (b *Broker) handleSearchOffset(r *remoting.Request, h *header.SearchOffsetRequest) error {
+	side := store.Lower
+	if h.Upper() {
+		side = store.Upper
+	}
+	offset, err := b.store.OffsetByTime(b.store.Queues.Get(h.Topic, h.QueueID), h.Timestamp, side)
+	if err != nil {
+		return err
+	}
+	return r.OK(&header.SearchOffsetResponse{Offset: offset}, nil)
+}
+
+// handleEarliestTime serves GET_EARLIEST_MSG_STORETIME.
+func (b *Broker) handleEarliestTime(r *remoting.Request, h *header.GetEarliestMsgStoretimeRequest) error {
+	return r.OK(&header.GetEarliestMsgStoretimeResponse{Timestamp: b.store.EarliestTime(b.store.Queues.Get(h.Topic, h.QueueID))}, nil)
+}

@@ -1,0 +1,172 @@
+package broker
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/remoting/body"
+	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
+)
+
+// registrar tells the name servers of this broker and its topics: all of them at start and every period, one when it changes.
+type registrar struct {
+	b    *Broker
+	mu   sync.Mutex
+	seen map[string]bool // name servers that took the last full registration
+}
+
+func newRegistrar(b *Broker) *registrar { return &registrar{b: b, seen: map[string]bool{}} }
+
+// run registers until ctx ends.
+func (n *registrar) run(ctx context.Context) error {
+	c := n.b.conf.Load()
+	n.registerAll(ctx)
+	period := min(max(ms(c.RegisterNameServerPeriod), 10*time.Second), time.Minute)
+	full := n.b.clk.NewTicker(period)
+	defer full.Stop()
+	beat := n.b.clk.NewTicker(ms(max(c.BrokerHeartbeatInterval, 100)))
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-full.C:
+			n.registerAll(ctx)
+		case <-beat.C:
+			n.heartbeat(ctx)
+		}
+	}
+}
+
+// addrs lists the name servers.
+func (n *registrar) addrs() []string {
+	return strings.FieldsFunc(n.b.conf.Load().NamesrvAddr, func(r rune) bool { return r == ';' || r == ' ' })
+}
+
+// each calls f for every name server at once and waits for all.
+func (n *registrar) each(f func(addr string)) {
+	var wg sync.WaitGroup
+	for _, addr := range n.addrs() {
+		wg.Go(func() { f(addr) })
+	}
+	wg.Wait()
+}
+
+// registerAll registers every topic with every name server.
+func (n *registrar) registerAll(ctx context.Context) {
+	n.each(func(addr string) { n.registerFull(ctx, addr) })
+}
+
+func (n *registrar) registerFull(ctx context.Context, addr string) {
+	var all []*body.TopicConfig
+	all = append(all, n.b.store.State.Topics()...)
+	err := n.register(ctx, addr, all, true)
+	n.mu.Lock()
+	was := n.seen[addr]
+	n.seen[addr] = err == nil
+	n.mu.Unlock()
+	switch {
+	case err != nil && ctx.Err() == nil:
+		n.b.log.Warn("registration with a name server failed: clients that ask it do not find this broker; check namesrvAddr and the network", zap.String("nameServer", addr), zap.Error(err))
+	case err == nil && !was:
+		n.b.log.Info("registered with a name server", zap.String("nameServer", addr), zap.Int("topics", len(all)))
+	}
+}
+
+// topicChanged registers one topic with every name server and returns when they have answered.
+func (n *registrar) topicChanged(name string) {
+	t := n.b.topics.get(name)
+	if t == nil {
+		n.registerAll(context.Background())
+		return
+	}
+	n.each(func(addr string) {
+		if err := n.register(context.Background(), addr, []*body.TopicConfig{t}, false); err != nil {
+			n.b.log.Warn("a changed topic could not be registered; the next full registration brings it", zap.String("topic", name), zap.String("nameServer", addr), zap.Error(err))
+		}
+	})
+}
+
+// register sends REGISTER_BROKER. Permissions are masked by the broker's own.
+func (n *registrar) register(ctx context.Context, addr string, topics []*body.TopicConfig, full bool) error {
+	c := n.b.conf.Load()
+	ctx, cancel := context.WithTimeout(ctx, ms(c.RegisterBrokerTimeoutMills))
+	defer cancel()
+	var rb body.RegisterBrokerBody
+	w := &rb.TopicConfigSerializeWrapper
+	w.TopicConfigTable = make(map[string]body.TopicConfig, len(topics))
+	for _, t := range topics {
+		own := *t
+		own.Perm &= c.BrokerPermission | permInherit
+		w.TopicConfigTable[t.TopicName] = own
+	}
+	w.DataVersion = n.b.topics.version()
+	text := rb.Encode(c.CompressedRegister)
+	h := header.RegisterBrokerRequest{BrokerName: c.BrokerName, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: c.BrokerId,
+		HAServerAddr: n.b.haAddr(), HeartbeatTimeoutMillis: header.Some(c.BrokerNotActiveTimeoutMillis), Compressed: c.CompressedRegister}
+	r, err := n.b.client.Call(ctx, addr, code.RegisterBroker, &registration{h, full}, text)
+	if err == nil {
+		err = r.Err()
+	}
+	return err
+}
+
+// registration marks a full table, so that our name server drops the topics that are not in it. Java's ignores the mark.
+type registration struct {
+	header.RegisterBrokerRequest
+	full bool
+}
+
+// AppendFields appends the header and the mark.
+func (h *registration) AppendFields(w *header.Writer) {
+	h.RegisterBrokerRequest.AppendFields(w)
+	if h.full {
+		w.Bool("fullTable", true)
+	}
+}
+
+// heartbeat keeps the registration alive, and registers again where a name server does not know this broker any more.
+func (n *registrar) heartbeat(ctx context.Context) {
+	c := n.b.conf.Load()
+	h := header.BrokerHeartbeatRequest{ClusterName: c.BrokerClusterName, BrokerAddr: n.b.addr, BrokerName: c.BrokerName, BrokerID: header.Some(c.BrokerId)}
+	n.each(func(addr string) {
+		ctx, cancel := context.WithTimeout(ctx, ms(c.SendHeartbeatTimeoutMillis))
+		defer cancel()
+		r, err := n.b.client.Call(ctx, addr, code.BrokerHeartbeat, &h, nil)
+		known := ""
+		if err == nil {
+			known, _ = r.Ext("registered")
+		}
+		n.mu.Lock()
+		lost := n.seen[addr] && err != nil
+		if lost {
+			n.seen[addr] = false
+		}
+		again := err == nil && (known == "false" || !n.seen[addr])
+		n.mu.Unlock()
+		if lost {
+			n.b.log.Warn("a name server does not answer", zap.String("nameServer", addr), zap.Error(err))
+		}
+		if again {
+			n.registerFull(ctx, addr)
+		}
+	})
+}
+
+// unregister takes leave.
+func (n *registrar) unregister() {
+	c := n.b.conf.Load()
+	h := header.UnRegisterBrokerRequest{BrokerName: c.BrokerName, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: c.BrokerId}
+	n.each(func(addr string) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err := n.b.client.Call(ctx, addr, code.UnregisterBroker, &h, nil); err != nil {
+			n.b.log.Warn("could not unregister", zap.String("nameServer", addr), zap.Error(err))
+		}
+	})
+}

@@ -1,0 +1,77 @@
+// Command castor is all of Castor in one binary. Each process of a cluster is a subcommand; under the names that RocketMQ users
+// know (mqnamesrv, mqbroker) it acts as that subcommand.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+// command is one subcommand.
+type command struct {
+	name  string
+	alias string // the name of a link that acts as this command
+	brief string
+	run   func(ctx context.Context, args []string) error
+}
+
+// commands is the table of what castor can do.
+var commands []command
+
+func table() []command {
+	return []command{
+		{"namesrv", "mqnamesrv", "run a name server", runNamesrv},
+		{"broker", "mqbroker", "run a broker", runBroker},
+	}
+}
+
+func main() {
+	commands = table()
+	name, args := filepath.Base(os.Args[0]), os.Args[1:]
+	cmd := find(func(c command) bool { return c.alias != "" && c.alias == name })
+	if cmd == nil {
+		if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
+			usage()
+			return
+		}
+		name, args = args[0], args[1:]
+		cmd = find(func(c command) bool { return c.name == name })
+	}
+	if cmd == nil {
+		fmt.Fprintf(os.Stderr, "castor: there is no command %q; castor help lists them\n", name)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	err := cmd.run(ctx, args)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "castor %s: %v\n", cmd.name, err)
+		os.Exit(1)
+	}
+}
+
+func find(ok func(command) bool) *command {
+	for i := range commands {
+		if ok(commands[i]) {
+			return &commands[i]
+		}
+	}
+	return nil
+}
+
+func usage() {
+	fmt.Println("usage: castor COMMAND [ARGUMENTS]\n\nCastor is a message broker that RocketMQ clients can use. Commands:")
+	for _, c := range commands {
+		also := ""
+		if c.alias != "" {
+			also = " (also as " + c.alias + ")"
+		}
+		fmt.Printf("  %-10s %s%s\n", c.name, c.brief, also)
+	}
+	fmt.Println("\ncastor COMMAND -h tells the arguments of a command.")
+}

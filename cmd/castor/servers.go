@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/broker"
+	"github.com/castor-mq/castor/conf"
+	"github.com/castor-mq/castor/internal/clock"
+	"github.com/castor-mq/castor/internal/vfs"
+	"github.com/castor-mq/castor/namesrv"
+)
+
+// serverFlags are the arguments that Java's start-up classes take, and a few of ours.
+type serverFlags struct {
+	file      string
+	names     string
+	print     bool
+	important bool
+	logJSON   bool
+	logLevel  string
+}
+
+var errPrinted = errors.New("printed")
+
+func parseServerFlags(name string, args []string) (*serverFlags, error) {
+	f := &serverFlags{}
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	for _, long := range []string{"c", "configFile"} {
+		fs.StringVar(&f.file, long, "", "properties file, with the keys of RocketMQ")
+	}
+	for _, long := range []string{"n", "namesrvAddr"} {
+		fs.StringVar(&f.names, long, "", "name servers, host:port separated by semicolons")
+	}
+	for _, long := range []string{"p", "printConfigItem"} {
+		fs.BoolVar(&f.print, long, false, "print the whole configuration and exit")
+	}
+	for _, long := range []string{"m", "printImportantConfig"} {
+		fs.BoolVar(&f.important, long, false, "print the important part of the configuration and exit")
+	}
+	fs.BoolVar(&f.logJSON, "log-json", false, "write the log as JSON")
+	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	return f, nil
+}
+
+// load reads the configuration, prints it if that was asked for (errPrinted), and logs what was found odd in the file.
+func load[T any, P conf.Of[T]](f *serverFlags) (*T, *zap.Logger, error) {
+	log, err := newLogger(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	over := map[string]string{}
+	if f.names != "" {
+		over["namesrvAddr"] = f.names
+	}
+	cfg, report, err := conf.Load[T, P](f.file, over, os.LookupEnv)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.print || f.important {
+		text := conf.Text(P(cfg))
+		if f.important {
+			text = nil
+			for _, p := range conf.Important(P(cfg)) {
+				text = conf.AppendProperty(text, p.Key, p.Value)
+			}
+		}
+		_, _ = os.Stdout.Write(text)
+		return nil, nil, errPrinted
+	}
+	for _, finding := range report.Findings {
+		log.Warn("configuration", zap.String("file", f.file), zap.Stringer("finding", finding))
+	}
+	return cfg, log, nil
+}
+
+func newLogger(f *serverFlags) (*zap.Logger, error) {
+	level, err := zap.ParseAtomicLevel(f.logLevel)
+	if err != nil {
+		return nil, err
+	}
+	c := zap.NewProductionConfig()
+	c.Level = level
+	c.Sampling = nil
+	c.DisableStacktrace = true
+	c.EncoderConfig.EncodeTime = isoTime
+	c.OutputPaths = []string{"stdout"}
+	if !f.logJSON {
+		c.Encoding = "console"
+		c.DisableCaller = true
+	}
+	return c.Build()
+}
+
+func done(err error) error {
+	if errors.Is(err, errPrinted) || errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	return err
+}
+
+func runNamesrv(ctx context.Context, args []string) error {
+	f, err := parseServerFlags("castor namesrv", args)
+	if err != nil {
+		return done(err)
+	}
+	cfg, log, err := load[conf.Namesrv](f)
+	if err != nil {
+		return done(err)
+	}
+	s, err := namesrv.New(cfg, namesrv.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
+	if err != nil {
+		return err
+	}
+	log.Info("name server started", zap.Stringer("address", s.Addr()))
+	return s.Run(ctx)
+}
+
+func runBroker(ctx context.Context, args []string) error {
+	f, err := parseServerFlags("castor broker", args)
+	if err != nil {
+		return done(err)
+	}
+	cfg, log, err := load[conf.Broker](f)
+	if err != nil {
+		return done(err)
+	}
+	b, err := broker.New(cfg, broker.Options{Log: log})
+	if err != nil {
+		return err
+	}
+	return b.Run(ctx)
+}

@@ -1,0 +1,120 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"strings"
+
+	"github.com/castor-mq/castor/internal/vfs"
+)
+
+// checkpoint says from where the next start has to read the log. It lies in two slots of one file that are written in turn, each
+// with a checksum, so that a torn write leaves the other.
+//
+// soft holds after the death of this process: what was handed to the kernel. hard and durable hold after a power loss: what was
+// synced. Which of them counts is told by boot, the kernel's id of this boot of the machine.
+type checkpoint struct {
+	seq     uint64
+	soft    int64 // projections are written up to here
+	hard    int64 // projections are synced up to here
+	durable int64 // the log is synced up to here
+	clean   bool  // everything was flushed and closed
+	boot    string
+}
+
+const (
+	checkpointFile  = "castor.checkpoint"
+	checkpointMagic = 0x43534350 // CSCP
+	checkpointSlot  = 512        // one sector
+)
+
+var errNoCheckpoint = errors.New("no checkpoint")
+
+func (c *checkpoint) encode() []byte {
+	b := make([]byte, 0, checkpointSlot)
+	be := binary.BigEndian
+	b = be.AppendUint32(b, checkpointMagic)
+	b = be.AppendUint64(b, c.seq)
+	b = be.AppendUint64(b, uint64(c.soft))
+	b = be.AppendUint64(b, uint64(c.hard))
+	b = be.AppendUint64(b, uint64(c.durable))
+	if c.clean {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
+	b = append(b, byte(len(c.boot)))
+	b = append(b, c.boot...)
+	b = be.AppendUint32(b, crc32.ChecksumIEEE(b))
+	return append(b, make([]byte, checkpointSlot-len(b))...)
+}
+
+func (c *checkpoint) decode(b []byte) bool {
+	be := binary.BigEndian
+	const fixed = 4 + 4*8 + 1 + 1
+	if len(b) < checkpointSlot || be.Uint32(b) != checkpointMagic {
+		return false
+	}
+	n := fixed + int(b[fixed-1])
+	if crc32.ChecksumIEEE(b[:n]) != be.Uint32(b[n:]) {
+		return false
+	}
+	*c = checkpoint{seq: be.Uint64(b[4:]), soft: int64(be.Uint64(b[12:])), hard: int64(be.Uint64(b[20:])), durable: int64(be.Uint64(b[28:])), clean: b[36] == 1, boot: string(b[fixed:n])}
+	return true
+}
+
+// readCheckpoint returns the newer of the two slots; errNoCheckpoint if there is none.
+func readCheckpoint(fsys vfs.FS, path string) (best checkpoint, err error) {
+	b, err := fsys.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return best, errNoCheckpoint
+	}
+	if err != nil {
+		return best, err
+	}
+	found := false
+	for ; len(b) >= checkpointSlot; b = b[checkpointSlot:] {
+		var c checkpoint
+		if c.decode(b) && (!found || c.seq > best.seq) {
+			best, found = c, true
+		}
+	}
+	if !found {
+		return best, errNoCheckpoint
+	}
+	return best, nil
+}
+
+// writeCheckpoint writes c into the slot whose turn it is.
+func (s *Store) writeCheckpoint(c checkpoint, sync bool) error {
+	path := s.Dir(checkpointFile)
+	f, err := s.fs.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if f, err = s.fs.Create(path); err == nil {
+			err = s.fs.SyncDir(s.cfg.Root)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	c.seq = s.checkpoint.seq + 1
+	_, err = f.WriteAt(c.encode(), int64(c.seq%2)*checkpointSlot)
+	if err == nil && sync {
+		err = f.SyncData()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		s.checkpoint = c
+	}
+	return err
+}
+
+// bootID tells one boot of the machine from another; empty where the kernel does not say, which counts as another boot.
+func bootID(fsys vfs.FS) string {
+	b, err := fsys.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

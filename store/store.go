@@ -1,0 +1,323 @@
+// Package store keeps a broker's messages and everything derived from them.
+//
+// # What it owns
+//
+// The CommitLog (package commitlog) is the only thing whose loss is loss. The consume queues (queue), the key index (index) and
+// the metadata (state) are projections: they consume the log in order, up to the confirm offset and never beyond it, and are
+// rebuilt from it after a crash.
+//
+// # The path of a message
+//
+//	Append: encode and copy under the append lock; queue the waiter.
+//	Advance: read the confirm offset; dispatch the records below it to the projections, in log order; release the waiters.
+//
+// Advance runs on whoever moved the confirm offset: the appender itself (ASYNC_FLUSH), the flusher (SYNC_FLUSH), or replication.
+// So what has been acknowledged can be read, queried and counted at once.
+//
+// # Invariants
+//
+//	S1 dispatched <= confirm <= written; no reader and no projection sees a byte at or above the confirm offset.
+//	S2 the confirm offset never goes back while the store is open.
+//	S3 a waiter is told exactly once.
+//
+// # Goroutines
+//
+// Run starts: prepare and flush (commitlog), housekeeping (writes projections and checkpoints), retention, deadlines.
+//
+// Java: DefaultMessageStore, ReputMessageService, StoreCheckpoint. Start reading at Store.Append, then Store.Advance.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/internal/clock"
+	"github.com/castor-mq/castor/internal/lifecycle"
+	"github.com/castor-mq/castor/internal/vfs"
+	"github.com/castor-mq/castor/message"
+	"github.com/castor-mq/castor/store/commitlog"
+	"github.com/castor-mq/castor/store/index"
+	"github.com/castor-mq/castor/store/queue"
+	"github.com/castor-mq/castor/store/state"
+)
+
+// Errors that a Waiter or an append gets.
+var (
+	// ErrFlushTimeout means that the record is stored but not yet durable (FLUSH_DISK_TIMEOUT).
+	ErrFlushTimeout = errors.New("store: not flushed in time")
+	// ErrReplicaTimeout means that the record is stored but not yet on the replicas that must have it (FLUSH_SLAVE_TIMEOUT).
+	ErrReplicaTimeout = errors.New("store: not replicated in time")
+	// ErrClosed means that the store is shutting down; whether the record survives is unknown.
+	ErrClosed = errors.New("store: closed")
+	// ErrBusy means that too many records wait for confirmation.
+	ErrBusy = errors.New("store: too many records wait for confirmation")
+	// ErrDiskFull means that the disk is fuller than diskSpaceWarningLevelRatio.
+	ErrDiskFull = errors.New("store: disk full")
+)
+
+// Config is what a Store needs. Sizes are in bytes, times in ms unless they are Durations.
+type Config struct {
+	Root         string // storePathRootDir
+	CommitLogDir string // storePathCommitLog
+
+	SegmentSize int64
+	QueueFile   int64
+	IndexSlots  int32
+	IndexItems  int32
+	Index       bool // messageIndexEnable
+
+	SyncFlush     bool
+	FlushInterval time.Duration // of ASYNC_FLUSH
+	SyncTimeout   time.Duration // syncFlushTimeout
+	DelayLevels   []time.Duration
+	HotBytes      int64
+	MaxWaiters    int
+
+	Retention Retention
+}
+
+// Arrivals is told of messages in queues that are watched (queue.Queue.Watched), and of the end of each batch of them. Both run
+// on the dispatching goroutine and must not block.
+type Arrivals interface {
+	Arrived(q *queue.Queue, offset int64, tags int64, v *message.View)
+	BatchEnd()
+}
+
+// Store is safe for concurrent use.
+type Store struct {
+	cfg Config
+	fs  vfs.FS
+	clk clock.Clock
+	log *zap.Logger
+
+	Log    *commitlog.Log
+	Queues *queue.Set
+	Index  *index.Index // nil if messageIndexEnable is false
+	State  *state.Tables
+	db     *state.DB
+
+	arrivals Arrivals
+	confirm  func(written, flushed int64) int64
+
+	confirmed  atomic.Int64 // S2
+	dispatched atomic.Int64 // S1; moved by the dispatcher
+	advancing  atomic.Int64 // who dispatches: see Advance
+	broken     atomic.Pointer[error]
+	diskFull   atomic.Bool
+	waiters    waiters
+	dispatcher dispatcher
+
+	bootTime   time.Time
+	checkpoint checkpoint
+	unlock     vfs.Unlocker
+	stats      Stats
+}
+
+// Stats counts what passes through the store. All counters only grow.
+type Stats struct {
+	Put, PutBytes, PutFailed atomic.Int64
+	Dispatched               atomic.Int64
+}
+
+// Stats returns the counters.
+func (s *Store) Stats() *Stats { return &s.stats }
+
+// SetArrivals says who is told of arriving messages. Call it before Run.
+func (s *Store) SetArrivals(a Arrivals) { s.arrivals = a }
+
+// BootTime is when the store was opened.
+func (s *Store) BootTime() time.Time { return s.bootTime }
+
+// Dir returns a path below the root.
+func (s *Store) Dir(elem ...string) string {
+	return filepath.Join(append([]string{s.cfg.Root}, elem...)...)
+}
+
+// alone is the confirm offset of a store without replicas.
+func (s *Store) alone(written, flushed int64) int64 {
+	if s.cfg.SyncFlush {
+		return flushed
+	}
+	return written
+}
+
+// Confirmed is the confirm offset: everything below it is acknowledged or may be.
+func (s *Store) Confirmed() int64 { return s.confirmed.Load() }
+
+// Dispatched is the end of what the projections have seen.
+func (s *Store) Dispatched() int64 { return s.dispatched.Load() }
+
+// Writeable tells why nothing can be appended now, nil if it can.
+func (s *Store) Writeable() error {
+	if err := s.Log.Poisoned(); err != nil {
+		return err
+	}
+	if err := s.broken.Load(); err != nil {
+		return *err
+	}
+	if s.diskFull.Load() || s.Log.Full() {
+		return ErrDiskFull
+	}
+	return nil
+}
+
+// Append writes the records next to each other, or none of them, and has w told when they are confirmed; w may be nil. The caller
+// calls Advance afterwards, once for any number of appends.
+func (s *Store) Append(entries []commitlog.Entry, w Waiter) error {
+	if s.diskFull.Load() {
+		return ErrDiskFull
+	}
+	if err := s.broken.Load(); err != nil {
+		return *err
+	}
+	if w != nil && s.waiters.len() >= s.waiters.limit {
+		return ErrBusy
+	}
+	end, err := s.Log.Append(entries)
+	if err != nil {
+		s.stats.PutFailed.Add(1)
+		return err
+	}
+	s.stats.Put.Add(int64(len(entries)))
+	s.stats.PutBytes.Add(end - entries[0].Phy)
+	if w != nil {
+		s.waiters.add(waiting{end: end, deadline: s.clk.NowMs() + s.cfg.SyncTimeout.Milliseconds(), w: w})
+	}
+	if s.cfg.SyncFlush {
+		s.Log.WantFlush()
+	}
+	return nil
+}
+
+// Propose appends changes of the state as one record. w is told when they are confirmed and applied.
+func (s *Store) Propose(w Waiter, changes ...state.Change) error {
+	return s.ProposeBody(state.Append(nil, changes...), w)
+}
+
+// ProposeBody appends an encoded batch of changes. It does not keep body.
+func (s *Store) ProposeBody(body []byte, w Waiter) error {
+	d := message.Draft{Topic: state.Topic, BornTimestamp: s.clk.NowMs(), BornHost: noHost, StoreHost: noHost, Body: body}
+	if err := d.Prepare(); err != nil {
+		return err
+	}
+	err := s.Append([]commitlog.Entry{{Draft: &d}}, w)
+	if err == nil {
+		s.Advance()
+	}
+	return err
+}
+
+// Advance moves the confirm offset as far as it goes, dispatches what it has passed and releases who waited for it. Any number
+// of goroutines may call it at once: one of them does the work of all.
+func (s *Store) Advance() {
+	if s.advancing.Add(1) != 1 {
+		return
+	}
+	for {
+		seen := s.advancing.Load()
+		s.advanceOnce()
+		if s.advancing.CompareAndSwap(seen, 0) {
+			return
+		}
+	}
+}
+
+func (s *Store) advanceOnce() {
+	to := s.confirm(s.Log.End(), s.Log.Flushed())
+	if to <= s.confirmed.Load() && to == s.dispatched.Load() {
+		return
+	}
+	s.confirmed.Store(max(to, s.confirmed.Load()))
+	if err := s.dispatchTo(to); err != nil {
+		if s.broken.CompareAndSwap(nil, &err) {
+			s.log.Error("the log cannot be read where it was written: this broker takes no more messages", zap.Error(err))
+		}
+		return
+	}
+	s.waiters.release(to)
+	if s.arrivals != nil {
+		s.arrivals.BatchEnd()
+	}
+}
+
+// Run does the store's background work until ctx ends.
+func (s *Store) Run(ctx context.Context) error {
+	g := lifecycle.New(ctx)
+	g.Go("commit log prepare", s.Log.RunPrepare)
+	g.Go("commit log flush", func(ctx context.Context) error {
+		return s.Log.RunFlush(ctx, s.cfg.FlushInterval, func() {
+			if s.cfg.SyncFlush {
+				s.Advance()
+			}
+		})
+	})
+	g.Go("store housekeeping", s.housekeeping)
+	g.Go("retention", s.retention)
+	g.Go("deadlines", s.deadlines)
+	<-g.Context().Done()
+	return g.Stop()
+}
+
+// deadlines tells those who have waited too long.
+func (s *Store) deadlines(ctx context.Context) error {
+	tick := s.clk.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.exclusive(func() { s.expire(s.clk.NowMs(), ErrFlushTimeout) })
+		}
+	}
+}
+
+func (s *Store) expire(nowMs int64, err error) {
+	s.waiters.expire(nowMs, err)
+	if s.arrivals != nil {
+		s.arrivals.BatchEnd()
+	}
+}
+
+// exclusive runs f as the one goroutine that may advance. It waits for another to finish.
+func (s *Store) exclusive(f func()) {
+	for !s.advancing.CompareAndSwap(0, 1) {
+		select {
+		case <-time.After(time.Millisecond):
+		}
+	}
+	f()
+	for !s.advancing.CompareAndSwap(1, 0) {
+		s.advancing.Store(1)
+		s.advanceOnce()
+	}
+}
+
+// Close flushes everything, writes the checkpoint that makes the next start short, and frees the directory. Run must have
+// returned. What still waits is told ErrClosed.
+func (s *Store) Close() error {
+	s.Log.Fence(ErrClosed)
+	err := s.Log.Flush()
+	s.Advance()
+	s.exclusive(func() { s.expire(1<<62, ErrClosed) })
+	if err == nil {
+		err = s.saveAll(true)
+	}
+	if err == nil {
+		err = s.markClean()
+	}
+	if s.Index != nil {
+		err = errors.Join(err, s.Index.Close())
+	}
+	err = errors.Join(err, s.db.Close(), s.Log.Close(), s.unlock.Close())
+	if err != nil {
+		return fmt.Errorf("close the store: %w", err)
+	}
+	return nil
+}
