@@ -67,6 +67,7 @@ func (t *Tables) Apply(record []byte, end, storeTimeMs int64) error {
 		return nil
 	}
 	c := &t.scratch
+	defer func() { *c = Change{} }() // it aliases record
 	if err := check(record, c); err != nil {
 		return fmt.Errorf("apply the record that ends at %d: %w", end, err)
 	}
@@ -76,7 +77,6 @@ func (t *Tables) Apply(record []byte, end, storeTimeMs int64) error {
 		}
 		t.apply(c, storeTimeMs)
 	}
-	*c = Change{}
 	t.meta.applied = end
 	t.dirty.touched = true
 	return nil
