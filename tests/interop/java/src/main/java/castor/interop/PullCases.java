@@ -119,6 +119,8 @@ final class PullCases {
         List<Long> warm = new ArrayList<>(delays.subList(10, delays.size()));
         warm.sort(null);
         Check.between(0, 50, warm.get(warm.size() / 2), "median ms from send to listener");
-        Check.between(0, 2000, warm.get(warm.size() - 1), "longest ms from send to listener");
+        // Java can miss an arrival just before it holds a pull, and then finds it with its next sweep, up to 5 s later.
+        long longest = kit.env.castor ? 1000 : 7000;
+        Check.between(0, longest, warm.get(warm.size() - 1), "longest ms from send to listener");
     }
 }
