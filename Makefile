@@ -1,9 +1,40 @@
-# Castor's commands. Each target is one line; the work is in Go and in scripts.
-BIN := bin
+# Castor's commands. Each target is one line; the work is done by Go and by the scripts it calls.
+BIN   := bin
 LINKS := mqnamesrv mqbroker
+PKGS  := ./...
 
-build: ## build bin/castor and the names it is known by
-	CGO_ENABLED=0 go build -trimpath -o $(BIN)/castor ./cmd/castor
-	@for l in $(LINKS); do ln -sf castor $(BIN)/$$l; done
+build: ## build bin/castor and the names it is also known by
+	CGO_ENABLED=0 go build -trimpath -o $(BIN)/castor ./cmd/castor && for l in $(LINKS); do ln -sf castor $(BIN)/$$l; done
 
-.PHONY: build
+dev: build ## run a whole cluster in one process and watch a message travel through it
+	$(BIN)/castor dev
+
+test: ## every test that needs Go alone
+	go test -short -timeout 9m $(PKGS)
+
+race: ## the same tests under the race detector
+	go test -short -race -timeout 15m $(PKGS)
+
+fuzz: ## every fuzz target for a few seconds
+	scripts/fuzz
+
+verify: ## formatting, vet, lint, generated files, layers
+	scripts/verify
+
+interop: build ## official clients and tools against a real cluster; PEER=1 runs the same against the Java broker
+	tests/interop/run
+
+bench: build ## figures as ratios against the Java broker, one broker at a time, same client
+	tests/bench/run
+
+generate: ## write generated files anew
+	go generate ./... && go run ./internal/gen/confdocs && go run ./internal/gen/headers
+
+clean: ## remove what was built
+	rm -rf $(BIN) out
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:[^#]*## /	/'
+
+.DEFAULT_GOAL := build
+.PHONY: build dev test race fuzz verify interop bench generate clean help
