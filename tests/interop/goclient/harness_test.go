@@ -72,8 +72,10 @@ func newAdmin(t *testing.T) admin.Admin {
 func newTopic(t *testing.T, queues int) string {
 	t.Helper()
 	topic, a := random("GoTopic"), newAdmin(t)
-	must(t, a.CreateTopic(t.Context(), admin.WithTopicCreate(topic), admin.WithBrokerAddrCreate(brokerAddr),
-		admin.WithReadQueueNums(queues), admin.WithWriteQueueNums(queues)))
+	eventually(t, "the creation of a topic", func() bool {
+		return a.CreateTopic(t.Context(), admin.WithTopicCreate(topic), admin.WithBrokerAddrCreate(brokerAddr),
+			admin.WithReadQueueNums(queues), admin.WithWriteQueueNums(queues)) == nil
+	})
 	t.Cleanup(func() {
 		_ = a.DeleteTopic(context.Background(), admin.WithTopicDelete(topic), admin.WithBrokerAddrDelete(brokerAddr))
 	})
@@ -95,7 +97,8 @@ func newProducer(t *testing.T, options ...producer.Option) rocketmq.Producer {
 	t.Helper()
 	group := random("GoProducer")
 	p, err := rocketmq.NewProducer(append([]producer.Option{producer.WithNsResolver(resolver()),
-		producer.WithGroupName(group), producer.WithInstanceName(group)}, options...)...)
+		producer.WithGroupName(group), producer.WithInstanceName(group),
+		producer.WithSendMsgTimeout(caseDeadline / 4)}, options...)...)
 	must(t, err)
 	must(t, p.Start())
 	t.Cleanup(func() { _ = p.Shutdown() })

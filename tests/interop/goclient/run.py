@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def events(only, offsets):
     """Yields what `go test -json` reports. offsets is where broadcasting consumers keep theirs."""
-    command = ["go", "test", "-json", "-count=1", "-parallel=32", "-timeout=85s", "-run", re.escape(only), "."]
+    command = ["go", "test", "-json", "-count=1", "-parallel=8", "-timeout=150s", "-run", re.escape(only), "."]
     env = os.environ | {"rocketmq.client.localOffsetStoreDir": offsets}
     with subprocess.Popen(command, cwd=HERE, env=env, text=True, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
