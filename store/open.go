@@ -79,6 +79,11 @@ func (s *Store) recover() error {
 	if cut > 0 {
 		s.log.Warn("a torn record at the end of the log was cut off", zap.Int64("offset", end), zap.Int64("bytes", cut))
 	}
+	if s.cfg.SyncFlush { // what is served must be as durable as what will be
+		if err := s.Log.Flush(); err != nil {
+			return err
+		}
+	}
 	if err := s.rebuild(plan.from, end); err != nil {
 		return err
 	}

@@ -229,18 +229,17 @@ func (s *Store) Advance() {
 }
 
 func (s *Store) advanceOnce() {
-	to := s.confirm(s.Log.End(), s.Log.Flushed())
-	if to <= s.confirmed.Load() && to == s.dispatched.Load() {
-		return
-	}
-	s.confirmed.Store(max(to, s.confirmed.Load()))
-	if err := s.dispatchTo(to); err != nil {
-		if s.broken.CompareAndSwap(nil, &err) {
-			s.log.Error("the log cannot be read where it was written: this broker takes no more messages", zap.Error(err))
+	if to := s.confirm(s.Log.End(), s.Log.Flushed()); to > s.dispatched.Load() {
+		s.confirmed.Store(to)
+		if err := s.dispatchTo(to); err != nil {
+			if s.broken.CompareAndSwap(nil, &err) {
+				s.log.Error("the log cannot be read where it was written: this broker takes no more messages", zap.Error(err))
+			}
+			return
 		}
-		return
 	}
-	s.waiters.release(to)
+	// Also without a move: a waiter may have been queued after its record was dispatched by somebody else.
+	s.waiters.release(s.dispatched.Load())
 	if s.arrivals != nil {
 		s.arrivals.BatchEnd()
 	}

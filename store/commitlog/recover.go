@@ -51,7 +51,8 @@ func (l *Log) Recover(r Recovery) (end int64, cut int64, err error) {
 		}
 		segs = []*segment{s}
 		l.segments.Store(&segs)
-		l.written.Store(s.base)
+		l.structure.Unlock()
+		return s.base, 0, l.take(s.base, s.base) // a new segment holds nothing to look at
 	}
 	l.structure.Unlock()
 	limit := segs[len(segs)-1].base + l.cfg.SegmentSize
