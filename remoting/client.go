@@ -14,14 +14,12 @@ import (
 
 // Client keeps one connection per address and dials again when one has ended. It is safe for concurrent use.
 type Client struct {
-	handler Handler
-	tls     *tls.Config
-	enc     header.Encoding
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-
-	wg      sync.WaitGroup // dials and readers
-	senders sync.WaitGroup // sending goroutines of connections
+	owner
+	tls    *tls.Config
+	enc    header.Encoding
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // dials and readers
 
 	mu     sync.Mutex
 	conns  map[string]*clientConn
@@ -44,7 +42,7 @@ func NewClient(h Handler, cfg *tls.Config) *Client {
 	if h == nil {
 		h = refuser{}
 	}
-	cl := &Client{handler: h, tls: cfg, conns: map[string]*clientConn{}}
+	cl := &Client{owner: newOwner(h), tls: cfg, conns: map[string]*clientConn{}}
 	cl.ctx, cl.cancel = context.WithCancel(context.Background())
 	return cl
 }
@@ -103,7 +101,7 @@ func (cl *Client) run(addr string, cc *clientConn) {
 		close(cc.ready)
 		return
 	}
-	c := newConn(cl.handler, newStream(nc, tcp), &cl.senders, nc.LocalAddr(), nc.RemoteAddr())
+	c := newConn(&cl.owner, newStream(nc, tcp), nc.LocalAddr(), nc.RemoteAddr())
 	c.Secure = cl.tls != nil
 	c.UseEncoding(cl.enc)
 	stop := context.AfterFunc(cl.ctx, c.Close)

@@ -264,12 +264,12 @@ func TestMalformedFramesAreRefused(t *testing.T) {
 }
 
 func TestHostileHeadersCostLittle(t *testing.T) {
-	const size = 1 << 20
+	const size = 128 << 10
 	for name, text := range map[string]string{
 		"nested lists":  `{"x":` + strings.Repeat("[", size) + strings.Repeat("]", size) + `}`,
 		"nested fields": `{"extFields":{"k":` + strings.Repeat(`{"k":`, size/5) + "1" + strings.Repeat("}", size/5) + `}}`,
 		"one value":     `{"extFields":{"k":"` + strings.Repeat(`\u0001`, size/6) + `"}}`,
-		"escaped keys":  `{"extFields":{` + strings.TrimSuffix(strings.Repeat(`"\u0041`+strings.Repeat("k", 1000)+`":"",`, maxExtFields), ",") + `}}`,
+		"escaped keys":  `{"extFields":{` + strings.TrimSuffix(strings.Repeat(`"\u0041`+strings.Repeat("k", 100)+`":"",`, maxExtFields), ",") + `}}`,
 	} {
 		frame := frameOf(header.JSON, text, "")
 		var c Command

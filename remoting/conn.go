@@ -28,15 +28,26 @@ var (
 // maxHeld bounds the requests that wait for their peer to read.
 const maxHeld = MaxFrame + 1<<20
 
+// owner is what the connections of one Server or Client have in common.
+type owner struct {
+	handler     Handler
+	sendTimeout time.Duration  // in which a slow peer must take sendChunk bytes
+	maxPending  int            // bytes that a peer may leave unread
+	senders     sync.WaitGroup // goroutines that send to slow peers
+}
+
+func newOwner(h Handler) owner {
+	return owner{handler: h, sendTimeout: sendTimeout, maxPending: maxPending}
+}
+
 // Conn is one connection. All methods are safe for concurrent use.
 type Conn struct {
-	handler Handler
-	tr      transport
-	senders *sync.WaitGroup // the owner waits for this connection's sending goroutine
-	local   string
-	remote  string
-	addr    net.Addr // peer, or what the PROXY protocol says it is
-	Secure  bool     // TLS
+	*owner
+	tr     transport
+	local  string
+	remote string
+	addr   net.Addr // peer, or what the PROXY protocol says it is
+	Secure bool     // TLS
 
 	// Data is the handler's own: what it knows of the peer. Set it from a handler or OnOpen.
 	Data atomic.Value
@@ -62,8 +73,8 @@ type Conn struct {
 	calls   map[int32]func(*Reply, error)
 }
 
-func newConn(h Handler, tr transport, senders *sync.WaitGroup, local, remote net.Addr) *Conn {
-	c := &Conn{handler: h, tr: tr, senders: senders, addr: remote, local: local.String(), remote: remote.String()}
+func newConn(o *owner, tr transport, local, remote net.Addr) *Conn {
+	c := &Conn{owner: o, tr: tr, addr: remote, local: local.String(), remote: remote.String()}
 	c.touch()
 	return c
 }
@@ -252,7 +263,7 @@ func (c *Conn) serve(r *Request, frame []byte) error {
 		c.version.Store(int32(r.Version))
 		c.language.Store(uint32(r.Language))
 	}
-	r.Conn, r.state, r.frame = c, fresh, frame
+	r.Conn, r.frame, r.state, r.checked = c, frame, fresh, false
 	c.handler.Serve(r)
 	return nil
 }

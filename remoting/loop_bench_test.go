@@ -260,7 +260,7 @@ func netpollDefault(ctx context.Context, h Handler, done chan struct{}) {
 		panic(err)
 	}
 	fmt.Println(ln.Addr())
-	var senders sync.WaitGroup
+	own := newOwner(h)
 	type key struct{}
 	el, err := netpoll.NewEventLoop(func(ctx context.Context, pc netpoll.Connection) error {
 		r := pc.Reader()
@@ -272,7 +272,7 @@ func netpollDefault(ctx context.Context, h Handler, done chan struct{}) {
 		return err
 	}, netpoll.WithOnPrepare(func(pc netpoll.Connection) context.Context {
 		p := &polled{conn: pc, fd: pc.(netpoll.Conn).Fd()}
-		return context.WithValue(context.Background(), key{}, newConn(h, p, &senders, pc.LocalAddr(), pc.RemoteAddr()))
+		return context.WithValue(context.Background(), key{}, newConn(&own, p, pc.LocalAddr(), pc.RemoteAddr()))
 	}))
 	if err != nil {
 		panic(err)

@@ -16,7 +16,7 @@ const (
 	// maxPending is how many bytes a peer may leave unread before its connection is closed. Answers to parked requests and
 	// requests of our own can exceed highWater.
 	maxPending = 64 << 20
-	// sendTimeout bounds the time in which a peer must take sendChunk bytes.
+	// sendTimeout bounds the time in which a slow peer must take sendChunk bytes.
 	sendTimeout = 30 * time.Second
 	sendChunk   = 256 << 10
 	// keepBuffer is the largest buffer that goes back to the pool.
@@ -59,7 +59,7 @@ func (c *Conn) collect(cmd *Command, h header.Appender, b []byte, more Body) (pe
 
 // limit closes the connection when too much is pending.
 func (c *Conn) limit(pending int, err error) error {
-	if pending <= maxPending {
+	if pending <= c.maxPending {
 		return err
 	}
 	c.Close()
@@ -200,7 +200,7 @@ func (c *Conn) drain(w *header.Writer, n int) {
 func (c *Conn) sendAll(p []byte) error {
 	for len(p) > 0 {
 		n := min(sendChunk, len(p))
-		if err := c.tr.send(p[:n], time.Now().Add(sendTimeout)); err != nil {
+		if err := c.tr.send(p[:n], time.Now().Add(c.sendTimeout)); err != nil {
 			return err
 		}
 		c.touch()

@@ -73,9 +73,11 @@ func sendNow(fd int, b []byte) (n int, err error) {
 	return n, nil
 }
 
-// send copies b into netpoll's output buffer, so b is free even if it fails.
+// send copies b into netpoll's output buffer, so b is free even if it fails. netpoll's own write timeout must not be used: it
+// panics on connections made from a descriptor, whose address it does not know.
 func (p *polled) send(b []byte, deadline time.Time) error {
-	_ = p.conn.SetWriteTimeout(time.Until(deadline)) // returns nil
+	timeout := time.AfterFunc(time.Until(deadline), p.close)
+	defer timeout.Stop()
 	_, err := p.conn.Write(b)
 	return err
 }
@@ -107,7 +109,7 @@ func (s *Server) servePolled(nc *net.TCPConn) {
 		return
 	}
 	p := &polled{fd: fd}
-	c := newConn(s.handler, p, &s.senders, local, remote)
+	c := newConn(&s.owner, p, local, remote)
 	if !s.add(c, nc) {
 		_ = unix.Close(fd)
 		return

@@ -34,10 +34,11 @@ type Request struct {
 	Conn *Conn
 	Command
 
-	frame  []byte
-	state  byte
-	onLane bool
-	result code.Response // of the reply
+	frame   []byte
+	state   byte
+	onLane  bool
+	checked bool          // Router.Before has let it pass
+	result  code.Response // of the reply
 }
 
 // Ticket is the right to answer one request, once, from any goroutine. It is a plain value.

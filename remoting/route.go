@@ -135,8 +135,9 @@ func notSupported(r *Request) {
 func (rt *Router) run(route *Route, r *Request) {
 	defer rt.survive(route, r)
 	var err error
-	if rt.Before != nil {
+	if rt.Before != nil && !r.checked {
 		err = rt.Before(r)
+		r.checked = true
 	}
 	if err == nil {
 		err = route.Serve(r)

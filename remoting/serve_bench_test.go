@@ -3,7 +3,6 @@ package remoting
 import (
 	"bytes"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,9 +17,9 @@ func (s *sink) send(p []byte, _ time.Time) error { s.n += len(p); return nil }
 func (s *sink) close()                           {}
 
 func sinkConn(h Handler) *Conn {
-	var senders sync.WaitGroup
 	addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
-	return newConn(h, &sink{}, &senders, addr, addr)
+	own := newOwner(h)
+	return newConn(&own, &sink{}, addr, addr)
 }
 
 // BenchmarkServe is a SEND from the bytes of a read to the bytes of the reply, without system calls: 32 in one read.

@@ -47,13 +47,11 @@ type ServerConfig struct {
 
 // Server accepts connections and serves them with one handler.
 type Server struct {
-	cfg     ServerConfig
-	log     *zap.Logger
-	handler Handler
-	ln      net.Listener
-
-	live    sync.WaitGroup // connections
-	senders sync.WaitGroup // their sending goroutines
+	owner
+	cfg  ServerConfig
+	log  *zap.Logger
+	ln   net.Listener
+	live sync.WaitGroup // connections
 
 	mu      sync.Mutex
 	conns   map[*Conn]struct{}
@@ -85,7 +83,7 @@ func NewServer(cfg ServerConfig, h Handler, log *zap.Logger) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", cfg.Addr, err)
 	}
-	return &Server{cfg: cfg, log: log, handler: h, ln: ln, conns: map[*Conn]struct{}{}, opening: map[net.Conn]struct{}{}}, nil
+	return &Server{owner: newOwner(h), cfg: cfg, log: log, ln: ln, conns: map[*Conn]struct{}{}, opening: map[net.Conn]struct{}{}}, nil
 }
 
 // Addr is the bound address.
@@ -236,7 +234,7 @@ func (s *Server) open(nc *net.TCPConn) {
 		s.servePolled(nc)
 		return
 	}
-	c := newConn(s.handler, newStream(stream, past), &s.senders, nc.LocalAddr(), peer)
+	c := newConn(&s.owner, newStream(stream, past), nc.LocalAddr(), peer)
 	c.Secure = secure
 	s.serveStream(c, stream, nc)
 }
