@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+
+	"github.com/castor-mq/castor/internal/bench"
 )
 
 // command is one subcommand.
@@ -26,6 +28,8 @@ func table() []command {
 	return []command{
 		{"namesrv", "mqnamesrv", "run a name server", runNamesrv},
 		{"broker", "mqbroker", "run a broker", runBroker},
+		{"dev", "", "run a whole cluster in this process and watch a message travel", runDev},
+		{"bench", "", "load a broker and check every answer", func(_ context.Context, args []string) error { os.Exit(bench.Main(args)); return nil }},
 	}
 }
 
