@@ -130,20 +130,20 @@ func (f *file) pendingLocked(n int32) []byte {
 }
 
 // putLocked appends an entry, for which there is room in the file and in the chunks.
-func (f *file) putLocked(hash int32, phy, timestamp int64) {
+func (f *file) putLocked(p put) {
 	h := &f.hdr
 	if h.count == 1 {
-		h.beginTime, h.beginPhy = timestamp, phy
+		h.beginTime, h.beginPhy = p.time, p.phy
 	}
-	slot := hash % f.slotCount
-	e := entry{hash: hash, phy: phy, seconds: h.secondsAt(timestamp), prev: f.slots[slot]}
+	slot := p.hash % f.slotCount
+	e := entry{hash: p.hash, phy: p.phy, seconds: h.secondsAt(p.time), prev: f.slots[slot]}
 	e.encode(f.pendingLocked(h.count))
 	if e.prev == 0 {
 		h.slotsUsed++
 	}
 	f.slots[slot] = h.count
 	f.markLocked(pageOf(slot))
-	h.endTime, h.endPhy = timestamp, phy
+	h.endTime, h.endPhy = p.time, p.phy
 	h.count++
 }
 

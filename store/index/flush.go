@@ -11,8 +11,8 @@ import (
 // ioSize is the most that one read or write moves, apart from chunks.
 const ioSize = 64 << 10
 
-// Flush moves the entries that wait in memory to the files. With sync it makes everything durable that was put before the call
-// and makes the files complete: slots, then headers. It returns the log offset up to which the index is durable, that of the
+// Flush moves the entries that wait in memory to the files. With sync it makes everything durable that was indexed before the
+// call and makes the files complete: slots, then headers. It returns the log offset up to which the index is durable, that of the
 // last call with sync; the log is to be put again from there, or from Indexed after Open, when the broker was killed. After an
 // error the rest waits for the next call, except after a failed sync: then no call succeeds until the index is opened again.
 // Put goes on meanwhile.
@@ -90,7 +90,7 @@ func (x *Index) flushFile(f *file, sync bool) error {
 	return nil
 }
 
-// create makes the file on disk unless it is there. The size is durable before anything else is.
+// create makes the file on disk unless it is there. A crash before its first header leaves what Open knows as unfinished.
 func (x *Index) create(f *file) error {
 	if f.disk != nil {
 		return nil
@@ -100,9 +100,6 @@ func (x *Index) create(f *file) error {
 		return fmt.Errorf("key index: %w", err)
 	}
 	err = disk.Truncate(x.cfg.fileSize())
-	if err == nil {
-		err = disk.SyncData()
-	}
 	if err == nil {
 		err = x.fs.SyncDir(x.cfg.Dir)
 	}

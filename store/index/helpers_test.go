@@ -24,14 +24,21 @@ const startMs = 1_700_000_000_000
 
 func newClock() *clock.Manual { return clock.NewManual(time.UnixMilli(startMs)) }
 
-func must(t testing.TB, err error) {
+// tb is what a *testing.T and a *rapid.T have in common.
+type tb interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func must(t tb, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func open(t testing.TB, cfg Config, fsys vfs.FS) *Index {
+func open(t tb, cfg Config, fsys vfs.FS) *Index {
 	t.Helper()
 	x, err := Open(cfg, fsys, newClock(), zap.NewNop())
 	must(t, err)
@@ -39,7 +46,7 @@ func open(t testing.TB, cfg Config, fsys vfs.FS) *Index {
 }
 
 // ask returns what a query finds.
-func ask(t testing.TB, x *Index, topic, key string, limit int, begin, end int64) []int64 {
+func ask(t tb, x *Index, topic, key string, limit int, begin, end int64) []int64 {
 	t.Helper()
 	var found []int64
 	must(t, x.Query(topic, key, limit, begin, end, func(phy int64) bool {
@@ -128,7 +135,7 @@ func (s javaStore) write(t testing.TB, fsys vfs.FS, dir string) {
 	}
 }
 
-func list(t testing.TB, fsys vfs.FS, dir string) []string {
+func list(t tb, fsys vfs.FS, dir string) []string {
 	t.Helper()
 	entries, err := fsys.ReadDir(dir)
 	must(t, err)

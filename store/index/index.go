@@ -13,7 +13,8 @@
 //	I2 an entry's predecessor has a smaller number, so a walk ends.
 //	I3 the header on disk counts only entries that are durable together with their slots. A slot at or above that count was
 //	   caught by a crash and makes Open build the table again from the entries.
-//	I4 Put neither allocates nor waits for the disk; what finds no memory is dropped, counted, and keeps Flush from claiming it.
+//	I4 Put and SetIndexed never wait for the disk, and allocate nothing but the table of a new file and a chunk for 4096 entries
+//	   when none is free; what finds no memory is dropped, counted, and keeps Flush from claiming it.
 //
 // # Goroutines and locks
 //
@@ -49,11 +50,20 @@ type Config struct {
 	Entries int32 // entries of a file, of which number 0 is never used (maxIndexNum); 0 means 20,000,000
 }
 
-// maxChunks bounds the memory for entries that wait for Flush: 64 MiB, 3.3 million entries.
-const maxChunks = 64 << 20 / chunkSize
+// memoryLimit bounds the memory for entries that wait for Flush: 3.3 million of them.
+const memoryLimit = 64 << 20
 
 // freeChunks is how many chunks are kept for reuse.
 const freeChunks = 16
+
+// batchSize is how many keys are added to a file at once.
+const batchSize = 64
+
+// put is one call of Put.
+type put struct {
+	hash      int32
+	phy, time int64
+}
 
 // noLoss is above every log offset.
 const noLoss = math.MaxInt64
@@ -65,7 +75,12 @@ type Index struct {
 	clk clock.Clock
 	log *zap.Logger
 
-	indexed atomic.Int64
+	maxChunks int
+	indexed   atomic.Int64
+
+	batch   [batchSize]put // owned by the goroutine that puts
+	batched int
+	touched int32 // no meaning; keeps link's first reads
 
 	io       sync.Mutex // serializes all that writes files; never taken by Put or Query
 	durable  int64      // log offset up to which a Flush has made everything durable
@@ -78,30 +93,53 @@ type Index struct {
 	active  *file   // the newest, unless that one is full or there is none
 	name    int64   // of the newest file that was ever there
 	free    [][]byte
-	chunks  int   // chunks that files hold
+	chunks  int   // chunks that files hold, at most maxChunks
 	dropped int64 // entries
 	lost    int64 // log offset of the first dropped entry, or noLoss
 }
 
-// Put adds one key of the record at phyOffset. A record below the last one is in the index already and is passed over, as in
-// IndexService.buildIndex; a further key of the last record is taken. A full file is followed by a new one, whose slot table is
-// the only thing that Put ever allocates. Put keeps nothing of key.
+// Put adds one key of the record at phyOffset; SetIndexed makes it visible. A record below the last one is in the index already
+// and is passed over, as in IndexService.buildIndex; a further key of the last record is taken. Put keeps nothing of key.
 func (x *Index) Put(topic TopicHash, key []byte, phyOffset, storeTimestamp int64) {
-	hash := topic.keyHash(key)
-	x.mu.Lock()
-	f := x.active
-	if f == nil || f.hdr.count >= x.cfg.Entries {
-		f = x.rollLocked()
+	if x.batched == len(x.batch) {
+		x.link()
 	}
-	if phyOffset >= f.hdr.endPhy {
-		if x.roomLocked(f) {
-			f.putLocked(hash, phyOffset, storeTimestamp)
-		} else {
-			x.dropped++
-			x.lost = min(x.lost, phyOffset)
+	x.batch[x.batched] = put{topic.keyHash(key), phyOffset, storeTimestamp}
+	x.batched++
+}
+
+// SetIndexed tells that every key of every record below end has been put, and makes them visible.
+func (x *Index) SetIndexed(end int64) {
+	x.link()
+	x.indexed.Store(end)
+}
+
+// link adds the batch to the newest file; a full one is followed by a new one.
+func (x *Index) link() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f := x.active
+	if f != nil && f.hdr.count < x.cfg.Entries {
+		// The slots are anywhere in a table larger than the caches. Reading them first lets the processor wait for many of them
+		// at a time, which makes a Put several times as fast.
+		for _, p := range x.batch[:x.batched] {
+			x.touched ^= f.slots[p.hash%f.slotCount]
 		}
 	}
-	x.mu.Unlock()
+	for _, p := range x.batch[:x.batched] {
+		if f == nil || f.hdr.count >= x.cfg.Entries {
+			f = x.rollLocked()
+		}
+		switch {
+		case p.phy < f.hdr.endPhy:
+		case x.roomLocked(f):
+			f.putLocked(p)
+		default:
+			x.dropped++
+			x.lost = min(x.lost, p.phy)
+		}
+	}
+	x.batched = 0
 }
 
 // rollLocked starts a file in memory. Like Java's it takes over the end of the last one until its first entry.
@@ -124,7 +162,7 @@ func (x *Index) roomLocked(f *file) bool {
 	if f.chunkOf(f.hdr.count) < len(f.chunks) {
 		return true
 	}
-	if x.chunks >= maxChunks {
+	if x.chunks >= x.maxChunks {
 		return false
 	}
 	var chunk []byte
@@ -158,9 +196,6 @@ func (x *Index) forgetLocked(f *file) {
 	x.freeLocked(f, 0, len(f.chunks))
 }
 
-// SetIndexed tells that every key of every record below end has been put.
-func (x *Index) SetIndexed(end int64) { x.indexed.Store(end) }
-
 // Indexed is the log offset up to which every key has been put: the last SetIndexed. After Open it is the offset of the last
 // record in the index, whose keys may be there in part. Putting starts again by Truncate(Indexed()) and the record there.
 func (x *Index) Indexed() int64 { return x.indexed.Load() }
@@ -183,10 +218,11 @@ func (x *Index) Dropped() int64 {
 	return x.dropped
 }
 
-// Close flushes and closes all files. The caller has ended Put; a Query that still runs finds no more.
+// Close flushes and closes all files. Nobody may call Put any more; a Query that still runs finds no more.
 func (x *Index) Close() error {
 	x.io.Lock()
 	defer x.io.Unlock()
+	x.link()
 	err := x.flush(true)
 	x.mu.Lock()
 	files := x.files

@@ -28,14 +28,17 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Index, er
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	if err := fsys.MkdirAll(cfg.Dir); err != nil {
+	if err := errors.Join(fsys.MkdirAll(cfg.Dir), fsys.SyncDir(filepath.Dir(cfg.Dir))); err != nil {
 		return nil, fmt.Errorf("key index: %w", err)
 	}
 	entries, err := fsys.ReadDir(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("key index: %w", err)
 	}
-	x := &Index{cfg: cfg, fs: fsys, clk: clk, log: log, buf: make([]byte, ioSize), lost: noLoss}
+	x := &Index{
+		cfg: cfg, fs: fsys, clk: clk, log: log, maxChunks: memoryLimit / chunkSize,
+		buf: make([]byte, ioSize), lost: noLoss,
+	}
 	for _, e := range entries {
 		name := e.Name()
 		n := parseName(strings.TrimSuffix(name, badSuffix))

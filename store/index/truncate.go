@@ -11,6 +11,7 @@ import (
 func (x *Index) Truncate(logEnd int64) error {
 	x.io.Lock()
 	defer x.io.Unlock()
+	x.link()
 	if x.poison != nil {
 		return x.poison
 	}
