@@ -92,7 +92,7 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	}
 	b := &Broker{log: o.Log, clk: o.Clock, fs: o.FS, client: remoting.NewClient(nil, nil)}
 	b.conf.Store(cfg)
-	sc, err := storeConfig(cfg)
+	sc, err := StoreConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +150,8 @@ func (b *Broker) listen(cfg *conf.Broker) error {
 
 func ms[N int32 | int64](n N) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// storeConfig translates Java's keys.
-func storeConfig(c *conf.Broker) (store.Config, error) {
+// StoreConfig translates Java's keys.
+func StoreConfig(c *conf.Broker) (store.Config, error) {
 	levels, err := conf.DelayLevels(c.MessageDelayLevel)
 	if err != nil {
 		return store.Config{}, err

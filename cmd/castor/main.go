@@ -29,6 +29,8 @@ func table() []command {
 		{"namesrv", "mqnamesrv", "run a name server", runNamesrv},
 		{"broker", "mqbroker", "run a broker", runBroker},
 		{"dev", "", "run a whole cluster in this process and watch a message travel", runDev},
+		{"doctor", "", "check a store or a running broker and say what is wrong", runDoctor},
+		{"store", "", "export a store's metadata for a Java broker", runStore},
 		{"bench", "", "load a broker and check every answer", func(_ context.Context, args []string) error { os.Exit(bench.Main(args)); return nil }},
 	}
 }

@@ -291,3 +291,9 @@ func (l *Log) take(end, durable int64) error {
 	l.wantPrepare()
 	return nil
 }
+
+// ZeroFrom tells whether nothing but zeros follows offset in its segment, as behind the end of a log that was closed in order.
+func (l *Log) ZeroFrom(offset int64) bool {
+	s := l.segmentOf(offset)
+	return s == nil || !l.anyMagic(offset, s.base+l.cfg.SegmentSize-offset)
+}
