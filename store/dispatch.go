@@ -28,6 +28,7 @@ type dispatcher struct {
 type topicEntry struct {
 	name string
 	hash index.TopicHash
+	tags index.TopicHash // of the keys under which tags are indexed (T#tags)
 }
 
 // dispatchTo brings every projection up to the log offset to.
@@ -78,6 +79,9 @@ func (s *Store) dispatch(at int64, v *message.View) error {
 		if props.keys != nil {
 			message.EachKey(props.keys, func(key []byte) { s.Index.Put(t.hash, key, at, stored) })
 		}
+		if props.tags != nil {
+			s.Index.Put(t.tags, props.tags, at, stored)
+		}
 	}
 	if s.arrivals != nil && q.Watched.Load() {
 		s.arrivals.Arrived(q, offset, tags, v)
@@ -93,7 +97,7 @@ func (d *dispatcher) topic(name []byte) *topicEntry {
 	t := d.topics[string(name)]
 	if t == nil {
 		own := string(name)
-		t = &topicEntry{name: own, hash: index.HashTopic(own)}
+		t = &topicEntry{name: own, hash: index.HashTopic(own), tags: index.HashTopic(own + "#T")}
 		d.topics[own] = t
 	}
 	d.last = t
