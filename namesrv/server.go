@@ -109,7 +109,6 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go("departures", s.departures)
 	g.Go("notices", func(ctx context.Context) error { return s.notify(ctx, client) })
 	g.Go("remoting", s.remote.Run)
-	s.log.Info("name server started", zap.Stringer("address", s.Addr()))
 	<-g.Context().Done()
 	return g.Stop()
 }
