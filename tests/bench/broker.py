@@ -1,0 +1,123 @@
+"""The brokers that are compared: the interop suites' cluster, with a large heap and the time to the first message."""
+import json
+import pathlib
+import signal
+import socket
+import struct
+import threading
+import time
+
+import cluster
+import maven
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROBE_TOPIC = "castor-bench-probe"
+PROBE_PAUSE = 0.002
+UPDATE_AND_CREATE_TOPIC, SEND_MESSAGE_V2 = 17, 310
+# Java's broker gets its heap's pages before it starts to serve, as production settings have it, if the heap is large.
+LARGE_HEAP = "4g"
+
+
+def jars():
+    """The class path of everything Java."""
+    return f"{maven.dependencies(HERE / 'pom.xml')}/*"
+
+
+class Broker(cluster.Cluster):
+    """A name server and a broker. first_ack is the time in s from the broker's last start to its first acknowledgement."""
+
+    def __init__(self, impl, directory, conf, heap):
+        self.heap = heap
+        self.first_ack = None
+        super().__init__(impl, directory, conf)
+
+    def start(self, name):
+        if name != "broker":
+            super().start(name)
+            return
+        probe = Probe(self.ports["broker"])
+        try:
+            super().start(name)
+            self.first_ack = probe.result()
+        finally:
+            probe.stop()
+
+    def kill(self):
+        self._end("broker", signal.SIGKILL)
+
+    def shut_down(self):
+        self._end("broker", signal.SIGTERM)
+
+    def pid(self):
+        return self.processes["broker"].pid
+
+    def store(self):
+        return pathlib.Path(self.conf["broker"]["storePathRootDir"])
+
+    def _command(self, name, folder):
+        if self.impl != "java" or name != "broker":
+            return super()._command(name, folder)
+        flags = [f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=1g"]
+        if self.heap == LARGE_HEAP:
+            flags.append("-XX:+AlwaysPreTouch")
+        return ["java", *flags, f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}", "-cp", jars(),
+                cluster.JAVA_MAIN[name][0]]
+
+    def _broker_conf(self):
+        unlike = {"messageDelayLevel", "mappedFileSizeCommitLog", "traceTopicEnable"}  # made for short tests
+        return {key: value for key, value in super()._broker_conf().items() if key not in unlike}
+
+
+class Probe:
+    """Tries from now on to have one message acknowledged, on a thread of its own."""
+
+    def __init__(self, port):
+        self.port = port
+        self.began = time.monotonic()
+        self.seconds = None
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def result(self, timeout=60):
+        """Seconds from the start to the acknowledgement."""
+        self.thread.join(timeout)
+        if self.seconds is None:
+            raise RuntimeError(f"no message was acknowledged within {timeout} s")
+        return self.seconds
+
+    def stop(self):
+        self.ended.set()
+        self.thread.join()
+
+    def _run(self):
+        while not self.ended.wait(PROBE_PAUSE):
+            try:
+                if send_one(self.port):
+                    self.seconds = time.monotonic() - self.began
+                    return
+            except (OSError, ValueError, struct.error):
+                continue  # not there yet
+
+
+def send_one(port):
+    """Creates the probe's topic and sends one message. Tells whether it was acknowledged."""
+    topic = {"topic": PROBE_TOPIC, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
+             "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"}
+    message = {"a": "castor-bench", "b": PROBE_TOPIC, "c": "TBW102", "d": 4, "e": 0, "f": 0,
+               "g": int(time.time() * 1000), "h": 0, "i": "WAIT\x01true\x02", "j": 0, "k": "false", "m": "false"}
+    with socket.create_connection(("127.0.0.1", port), 2) as connection:
+        for code, fields, body in (UPDATE_AND_CREATE_TOPIC, topic, b""), (SEND_MESSAGE_V2, message, b"probe"):
+            if call(connection, code, fields, body) != 0:
+                return False
+    return True
+
+
+def call(connection, code, fields, body):
+    """The response code of one request."""
+    header = json.dumps({"code": code, "flag": 0, "language": "OTHER", "opaque": code, "version": 513,
+                         "extFields": {key: str(value) for key, value in fields.items()}}).encode()
+    connection.sendall(struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body)
+    with connection.makefile("rb") as answer:
+        size, header_size = struct.unpack(">ii", answer.read(8))
+        return json.loads(answer.read(size - 4)[:header_size & 0xFFFFFF])["code"]

@@ -1,0 +1,128 @@
+"""What is measured, as data: scenarios are brokers, loads run against them, rows are what the table shows.
+
+A row compares one figure of Java's broker with the same figure of Castor's. Its ratio says how many times better Castor
+is, so a ratio above 1 is always good news, and the target is the least ratio that is good enough.
+"""
+import dataclasses
+import typing
+
+JAVA, CASTOR = "java", "castor"
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """A broker: its properties beside the common ones, Java's heap, and how it is measured."""
+    conf: dict = dataclasses.field(default_factory=dict)
+    heap: str = "4g"
+    warm: bool = True    # run a load first that is not measured: Java compiles its hot paths meanwhile
+    once: bool = False   # one round is enough: the loads repeat by themselves
+
+
+SCENARIOS = {
+    "async": Scenario(),
+    "sync": Scenario(conf={"flushDiskType": "SYNC_FLUSH"}),
+    # The smallest heap that Java's broker works with, and no page of it touched in advance.
+    "idle": Scenario(heap="256m", warm=False),
+    "big": Scenario(warm=False, once=True),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """One measurement: arguments of `castor bench`, or the name of a method of steps.Steps."""
+    scenario: str
+    bench: str = ""
+    step: str = ""
+    quick: bool = True   # part of a quick run
+
+
+# Loads of a scenario run in this order on one broker.
+LOADS = {
+    "send-64": Load("async", "send --inflight 64"),
+    "coalesce": Load("async", "send --inflight 64 --coalesce"),
+    "send-1": Load("async", "send --inflight 1"),
+    "conns-64": Load("async", "send --inflight 1 --conns 64"),
+    "delivery": Load("async", "latency --rate 1000"),
+    "pull": Load("async", "pull --batch 32"),
+    "java-client": Load("async", step="java_client", quick=False),
+    "queues": Load("async", "send --inflight 64 --queues 10000", quick=False),
+    "sync-64": Load("sync", "send --inflight 64"),
+    "sync-1": Load("sync", "send --inflight 1"),
+    "first-ack": Load("idle", step="first_ack"),
+    "memory": Load("idle", step="memory"),
+    "restart": Load("big", step="restart", quick=False),
+    "catchup": Load("big", step="catchup", quick=False),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    title: str
+    unit: str
+    value: typing.Callable    # results of one round, by load → the figure
+    loads: tuple
+    more_is_better: bool
+    target: float
+
+
+def figure(load, *path):
+    """A row's value: one figure of one load."""
+    def value(results):
+        found = results[load]
+        for key in path:
+            found = found[key]
+        return found
+    return value
+
+
+def _rate(load, title, target):
+    return Row(load, title, "msg/s", figure(load, "rate"), (load,), True, target)
+
+
+def _cpu(load, title, target):
+    return Row(f"{load}-cpu", f"{title}: broker CPU", "µs/msg", figure(load, "broker_cpu_us"), (load,), False, target)
+
+
+def _less(load, title, unit, target, *path, name=None):
+    return Row(name or load, title, unit, figure(load, *path), (load,), False, target)
+
+
+ROWS = [
+    _rate("send-64", "async flush, 64 in flight", 5),
+    _cpu("send-64", "async flush, 64 in flight", 10),
+    _rate("coalesce", "the same, client coalesces", 20),
+    _rate("send-1", "1 in flight", 2),
+    _rate("conns-64", "64 connections × 1", 3),
+    _rate("sync-64", "SYNC_FLUSH, 64 in flight", 5),
+    _rate("sync-1", "SYNC_FLUSH, 1 in flight", 5),
+    _rate("pull", "pull, 32 per request", 5),
+    _cpu("pull", "pull, 32 per request", 5),
+    _rate("queues", "64 in flight on 10,000 queues", 5),
+    Row("queues-kept", "rate kept with 10,000 queues", "of 8 queues", lambda r: r["queues"]["rate"] / r["send-64"]["rate"],
+        ("queues", "send-64"), True, 1),
+    _rate("java-client", "official client's benchmark, 64 threads", 1),
+    _less("delivery", "delivery by long poll, p99", "ms", 1, "p99_ms"),
+    _less("catchup", "producer p99 beside a cold consumer", "ms", 1, "p99_ms"),
+    _less("catchup", "the same, against the producer alone", "times", 1, "slowdown", name="catchup-slowdown"),
+    _less("memory", "idle memory, anonymous", "MiB", 20, "anonymous_mib"),
+    _less("first-ack", "start to first acknowledgement", "s", 1, "seconds"),
+    _less("restart", "restart after kill -9 over a large log", "s", 10, "seconds"),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """How long and how much. Seconds and messages."""
+    rounds: int
+    seconds: float
+    warmup: float      # before each load
+    broker_warmup: float
+    idle: float
+    fill: int          # messages of a pull's topic
+    log_gib: float     # of the large log
+    restarts: int
+
+
+FULL = Timing(rounds=3, seconds=6, warmup=2, broker_warmup=10, idle=5, fill=500_000, log_gib=6, restarts=3)
+QUICK = Timing(rounds=1, seconds=2, warmup=1, broker_warmup=3, idle=1, fill=50_000, log_gib=0.5, restarts=1)
