@@ -83,6 +83,7 @@ func (s *holds) BatchEnd() {
 		s.dirty[i] = nil
 	}
 	s.dirty = s.dirty[:0]
+	s.b.stats.batchEnd()
 	s.signal()
 }
 

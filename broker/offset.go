@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -109,6 +110,9 @@ func (o *offsets) flush() {
 	o.mu.Unlock()
 	body := state.Append(nil)
 	for k, v := range pending {
+		if _, reset := o.b.store.State.Reset(k.group, k.topic, k.queue); reset {
+			continue // it was gathered before the reset
+		}
 		if old, ok := o.b.store.State.Offset(k.group, k.topic, k.queue); !ok || old != v {
 			body = state.Append(body, state.OffsetPut(k.group, k.topic, k.queue, v))
 		}
@@ -131,7 +135,8 @@ func (o *offsets) answer(waiting []remoting.Ticket, err error) {
 }
 
 // pulled notes where a group reads a queue.
-func (o *offsets) pulled(h *header.PullMessageRequest, next int64, count int) {
+func (o *offsets) pulled(h *header.PullMessageRequest, next int64, count, bytes int) {
+	o.b.stats.pulled(h.ConsumerGroup, h.Topic, count, bytes)
 	k := offsetKey{h.ConsumerGroup, h.Topic, h.QueueID}
 	o.pullMu.Lock()
 	if _, known := o.pull[k]; !known {
@@ -143,7 +148,6 @@ func (o *offsets) pulled(h *header.PullMessageRequest, next int64, count int) {
 	}
 	o.pull[k] = next
 	o.pullMu.Unlock()
-	o.b.stats.pulled(k.group, k.topic, count)
 }
 
 // pullOffset returns where a group reads a queue, -1 if it has not.
@@ -154,6 +158,18 @@ func (o *offsets) pullOffset(group, topic string, queue int32) int64 {
 		return v
 	}
 	return -1
+}
+
+// forget drops what is known besides the state: where the queues for which gone holds are read, and commits that are not
+// written yet.
+func (o *offsets) forget(gone func(offsetKey) bool) {
+	match := func(k offsetKey, _ int64) bool { return gone(k) }
+	o.mu.Lock()
+	maps.DeleteFunc(o.pending, match)
+	o.mu.Unlock()
+	o.pullMu.Lock()
+	maps.DeleteFunc(o.pull, match)
+	o.pullMu.Unlock()
 }
 
 // takeReset returns an offset that was set by command and not yet seen by a pull, and takes it off.

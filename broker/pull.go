@@ -102,7 +102,7 @@ func (b *Broker) pullFirst(r *remoting.Request, h *header.PullMessageRequest, q 
 		}
 	}
 	op.fill(b, flags)
-	b.offsets.pulled(h, op.plan.Next, op.plan.Count)
+	b.offsets.pulled(h, op.plan.Next, op.plan.Count, op.plan.Len())
 	r.ReplyBody(rc, op.plan.Status.String(), &op.resp, op.body())
 	return nil
 }
@@ -118,7 +118,7 @@ func (b *Broker) pullAgain(p *heldPull) {
 		return
 	}
 	op.fill(b, p.flags)
-	b.offsets.pulled(&p.h, op.plan.Next, op.plan.Count)
+	b.offsets.pulled(&p.h, op.plan.Next, op.plan.Count, op.plan.Len())
 	p.ticket.Reply(pullCode(&op.plan, p.h.QueueOffset), op.plan.Status.String(), &op.resp, op.body())
 }
 

@@ -18,9 +18,17 @@ type registrar struct {
 	b    *Broker
 	mu   sync.Mutex
 	seen map[string]bool // name servers that took the last full registration
+
+	ctx       context.Context // ends with unregister
+	cancel    context.CancelFunc
+	announces sync.WaitGroup // of topicsChanged
 }
 
-func newRegistrar(b *Broker) *registrar { return &registrar{b: b, seen: map[string]bool{}} }
+func newRegistrar(b *Broker) *registrar {
+	n := &registrar{b: b, seen: map[string]bool{}}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	return n
+}
 
 // run registers until ctx ends.
 func (n *registrar) run(ctx context.Context) error {
@@ -78,16 +86,39 @@ func (n *registrar) registerFull(ctx context.Context, addr string) {
 	}
 }
 
-// topicChanged registers one topic with every name server and returns when they have answered.
-func (n *registrar) topicChanged(name string) {
-	t := n.b.topics.get(name)
-	if t == nil {
-		n.registerAll(context.Background())
-		return
+// announceWait is how long a change of topics waits for the name servers. The answer to a client must not wait for one that is
+// down; the registration itself goes on.
+const announceWait = 400 * time.Millisecond
+
+// topicsChanged registers topics with every name server and returns when they have answered or announceWait is over. A topic that
+// is gone leaves the routes with a full registration.
+func (n *registrar) topicsChanged(names ...string) {
+	done := make(chan struct{})
+	n.announces.Go(func() {
+		defer close(done)
+		n.announce(names)
+	})
+	timer := n.b.clk.NewTimer(announceWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+func (n *registrar) announce(names []string) {
+	var topics []*body.TopicConfig
+	for _, name := range names {
+		t := n.b.topics.get(name)
+		if t == nil {
+			n.registerAll(n.ctx)
+			return
+		}
+		topics = append(topics, t)
 	}
 	n.each(func(addr string) {
-		if err := n.register(context.Background(), addr, []*body.TopicConfig{t}, false); err != nil {
-			n.b.log.Warn("a changed topic could not be registered; the next full registration brings it", zap.String("topic", name), zap.String("nameServer", addr), zap.Error(err))
+		if err := n.register(n.ctx, addr, topics, false); err != nil && n.ctx.Err() == nil {
+			n.b.log.Warn("changed topics could not be registered; the next full registration brings them", zap.Strings("topics", names), zap.String("nameServer", addr), zap.Error(err))
 		}
 	})
 }
@@ -160,6 +191,8 @@ func (n *registrar) heartbeat(ctx context.Context) {
 
 // unregister takes leave.
 func (n *registrar) unregister() {
+	n.cancel()
+	n.announces.Wait()
 	c := n.b.conf.Load()
 	h := header.UnRegisterBrokerRequest{BrokerName: c.BrokerName, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: c.BrokerId}
 	n.each(func(addr string) {

@@ -53,6 +53,7 @@ type sendOp struct {
 	entries []commitlog.Entry
 	resp    header.SendMessageResponse
 	queueID int32 // that the client asked for
+	kind    messageKind
 	props   []byte
 	ids     []byte
 	uniq    []byte
@@ -65,7 +66,7 @@ func (p *sendPath) put(op *sendOp) {
 	clear(op.entries)
 	op.drafts, op.entries = op.drafts[:0], op.entries[:0]
 	op.props, op.ids, op.uniq = op.props[:0], op.ids[:0], op.uniq[:0]
-	op.ticket, op.resp = remoting.Ticket{}, header.SendMessageResponse{}
+	op.ticket, op.resp, op.kind = remoting.Ticket{}, header.SendMessageResponse{}, kindNormal
 	if cap(op.drafts) <= 64 && cap(op.props) <= 64<<10 {
 		p.ops.Put(op)
 	}
@@ -81,6 +82,9 @@ func (op *sendOp) Done(err error) {
 		rc = code.FlushSlaveTimeout
 	case err != nil:
 		rc, remark = code.ServiceNotAvailable, "the broker is stopping; whether the message was stored is unknown"
+	}
+	if rc != code.ServiceNotAvailable {
+		op.b.stats.stored(op.drafts, op.kind, op.entries[0].StoreTimestamp)
 	}
 	for i := range op.entries {
 		if i > 0 {
@@ -102,7 +106,15 @@ func (op *sendOp) Done(err error) {
 
 // handleSend serves SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE (SendMessageProcessor).
 func (b *Broker) handleSend(r *remoting.Request, h *header.SendMessageRequest) error {
-	err := b.send(r, h)
+	if err := b.send(r, h); err != nil {
+		return b.refuseSend(r, err)
+	}
+	return nil
+}
+
+// refuseSend answers a send that was refused for a reason that the producer can mend; clients read region and trace switch from
+// such answers too.
+func (b *Broker) refuseSend(r *remoting.Request, err error) error {
 	var refused *code.Error
 	if errors.As(err, &refused) && refused.Code != code.SystemError {
 		r.Reply(refused.Code, refused.Remark, &b.sends.context, nil)
@@ -275,6 +287,7 @@ func (b *Broker) finishProps(op *sendOp, d *message.Draft, p *sendProps) error {
 		add = add[1:]
 	}
 	op.props = append(op.props, add...)
+	op.kind = p.kind()
 	if p.delay > 0 {
 		b.delay(op, d, p.delay)
 	} else if err := b.timer(p); err != nil {
@@ -326,8 +339,22 @@ type sendProps struct {
 	timer         []byte
 	timerAbsolute bool
 	transaction   bool
+	ordered       bool // has a sharding key
 	dirty         bool // holds properties that the broker writes itself, or that are never stored
 	delay         int
+}
+
+// kind is the type that metrics count the message under (TopicMessageType.parseFromMessageProperty).
+func (p *sendProps) kind() messageKind {
+	switch {
+	case p.transaction:
+		return kindTransaction
+	case p.delay > 0 || p.timer != nil:
+		return kindDelay
+	case p.ordered:
+		return kindFIFO
+	}
+	return kindNormal
 }
 
 // brokerOwned tells the properties that a client's text must not carry into the log.
@@ -350,6 +377,8 @@ func scanProps(text message.Props) (p sendProps, err error) {
 			p.delay, _ = strconv.Atoi(string(value))
 		case message.PropTransaction:
 			p.transaction = string(value) == "true"
+		case message.PropShardingKey:
+			p.ordered = true
 		case message.PropTimerDelaySec:
 			p.timer, p.timerAbsolute = value, false
 		case message.PropTimerDelayMs:
@@ -444,7 +473,7 @@ func (b *Broker) retrySend(r *remoting.Request, h *header.SendMessageRequest, d 
 	if r.Version >= versionMaxReconsume && h.MaxReconsumeTimes.Ok {
 		limit = h.MaxReconsumeTimes.V
 	}
-	if d.ReconsumeTimes <= limit && !b.clients.holdsLock(group) {
+	if d.ReconsumeTimes <= limit && !b.locks.held(group) {
 		return nil
 	}
 	if !r.OnLane() {

@@ -138,8 +138,8 @@ func validateTopic(name string) error {
 	if strings.TrimSpace(name) == "" {
 		return code.New(code.InvalidParameter, "The specified topic is blank.")
 	}
-	if i := badNameByte(name); i >= 0 {
-		return code.New(code.InvalidParameter, "The specified topic contains illegal characters, allowing only ^[%%|a-zA-Z0-9_-]+$")
+	if badNameByte(name) >= 0 {
+		return code.New(code.InvalidParameter, "The specified topic: %s, contains illegal characters, allowing only ^[%%|a-zA-Z0-9_-]+$", shown(name))
 	}
 	limit := maxTopic
 	if message.IsRetryTopic(name) || strings.HasPrefix(name, message.DLQPrefix) {
@@ -157,13 +157,16 @@ func validateGroup(name string) error {
 		return code.New(code.InvalidParameter, "The specified group is blank.")
 	}
 	if badNameByte(name) >= 0 {
-		return code.New(code.InvalidParameter, "The specified group contains illegal characters, allowing only ^[%%|a-zA-Z0-9_-]+$")
+		return code.New(code.InvalidParameter, "The specified group: %s, contains illegal characters, allowing only ^[%%|a-zA-Z0-9_-]+$", shown(name))
 	}
 	if len(name) > maxGroup {
 		return code.New(code.InvalidParameter, "The specified group is longer than group max length %d.", maxGroup)
 	}
 	return nil
 }
+
+// shown bounds what an answer repeats of a name that is not valid.
+func shown(name string) string { return name[:min(len(name), maxGroupTopic)] }
 
 // badNameByte returns the index of the first byte that names may not hold, -1 if there is none.
 func badNameByte(name string) int {
@@ -182,21 +185,36 @@ var nameBytes = func() (ok [256]bool) {
 	return ok
 }()
 
-// commit proposes changes and waits until they are confirmed and applied. It blocks: never call it on a connection's reader.
+// commit proposes changes, as one record unless they are many, and waits until they are confirmed and applied. It blocks: never
+// call it on a connection's reader.
 func (b *Broker) commit(changes ...state.Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
 	w := make(waitErr, 1)
+	for ; len(changes) > maxChanges; changes = changes[maxChanges:] {
+		if err := b.store.Propose(nil, changes[:maxChanges]...); err != nil {
+			return err
+		}
+	}
 	if err := b.store.Propose(w, changes...); err != nil {
 		return err
 	}
+	timer := b.clk.NewTimer(commitTimeout)
+	defer timer.Stop()
 	select {
 	case err := <-w:
 		return err
-	case <-time.After(commitTimeout):
-		return fmt.Errorf("a change of the broker's state was not confirmed in %v", commitTimeout)
+	case <-timer.C:
+		return fmt.Errorf("a change of the broker's state was not confirmed in %v; it may still take effect", commitTimeout)
 	}
 }
 
-const commitTimeout = 10 * time.Second
+// commitTimeout leaves time to answer a client that gives up after three seconds.
+const commitTimeout = 2500 * time.Millisecond
+
+// maxChanges bounds a record. It is even, so that changes made in pairs stay together.
+const maxChanges = 4096
 
 // waitErr is a store.Waiter for one goroutine that blocks.
 type waitErr chan error
@@ -210,13 +228,15 @@ type onDone func(err error)
 // Done calls it.
 func (f onDone) Done(err error) { f(err) }
 
-// autoCreate makes a topic on its first send (TopicConfigManager.createTopicInSendMessageMethod). nil means that it may not be
-// made.
+// autoCreate makes a topic on its first send. nil means that it may not be made.
 func (t *topics) autoCreate(name, defaultTopic string, queues, sysFlag int32) (*body.TopicConfig, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	return t.put(func() (*body.TopicConfig, error) { return t.autoConfig(name, defaultTopic, queues, sysFlag), nil })
+}
+
+// autoConfig is the configuration of a topic that a send makes (TopicConfigManager.createTopicInSendMessageMethod).
+func (t *topics) autoConfig(name, defaultTopic string, queues, sysFlag int32) *body.TopicConfig {
 	if c := t.get(name); c != nil {
-		return c, nil
+		return c
 	}
 	var c body.TopicConfig
 	def := t.get(defaultTopic)
@@ -227,10 +247,10 @@ func (t *topics) autoCreate(name, defaultTopic string, queues, sysFlag int32) (*
 	case message.IsRetryTopic(name):
 		c = body.TopicConfig{Perm: permRead | permWrite, TopicFilterType: "SINGLE_TAG", WriteQueueNums: 1}
 	default:
-		return nil, nil
+		return nil
 	}
 	c.TopicName, c.ReadQueueNums, c.TopicSysFlag, c.Attributes = strings.Clone(name), c.WriteQueueNums, sysFlag, map[string]string{}
-	return t.put(&c)
+	return &c
 }
 
 // ensure makes a topic of a group (retry, dead letters) if it is missing.
@@ -238,20 +258,57 @@ func (t *topics) ensure(name string, queues, perm int32) (*body.TopicConfig, err
 	if c := t.get(name); c != nil {
 		return c, nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.get(name); c != nil {
-		return c, nil
-	}
-	return t.put(&body.TopicConfig{TopicName: strings.Clone(name), ReadQueueNums: queues, WriteQueueNums: queues, Perm: perm,
-		TopicFilterType: "SINGLE_TAG", Attributes: map[string]string{}})
+	return t.put(func() (*body.TopicConfig, error) {
+		if c := t.get(name); c != nil {
+			return c, nil
+		}
+		return &body.TopicConfig{TopicName: strings.Clone(name), ReadQueueNums: queues, WriteQueueNums: queues, Perm: perm,
+			TopicFilterType: "SINGLE_TAG", Attributes: map[string]string{}}, nil
+	})
 }
 
-// put stores a topic and tells the name servers. It returns when both have been done, as far as they can be reached.
-func (t *topics) put(c *body.TopicConfig) (*body.TopicConfig, error) {
-	if err := t.b.commit(state.TopicPut(c)); err != nil {
+// put stores the topic that decide returns; see putAll.
+func (t *topics) put(decide func() (*body.TopicConfig, error)) (*body.TopicConfig, error) {
+	var c *body.TopicConfig
+	err := t.putAll(func() (list []*body.TopicConfig, err error) {
+		if c, err = decide(); c != nil {
+			list = append(list, c)
+		}
+		return list, err
+	})
+	if err != nil || c == nil {
 		return nil, err
 	}
-	t.b.names.topicChanged(c.TopicName)
 	return t.get(c.TopicName), nil
+}
+
+// putAll stores the topics that decide returns, passing over those that are there already, and tells the name servers. decide is
+// called while no other topic changes.
+func (t *topics) putAll(decide func() ([]*body.TopicConfig, error)) error {
+	start := t.b.clk.Now()
+	t.mu.Lock()
+	names, err := t.putAllLocked(decide)
+	t.mu.Unlock()
+	if len(names) == 0 {
+		return err
+	}
+	t.b.stats.topicMakes.add(t.b.clk.Now().Sub(start), err, t.isSystem(names[0]))
+	t.b.names.topicsChanged(names...)
+	return err
+}
+
+// putAllLocked returns the names of the topics that it stored or tried to.
+func (t *topics) putAllLocked(decide func() ([]*body.TopicConfig, error)) (names []string, err error) {
+	list, err := decide()
+	if err != nil {
+		return nil, err
+	}
+	var changes []state.Change
+	for _, c := range list {
+		if t.get(c.TopicName) != c {
+			changes = append(changes, state.TopicPut(c))
+			names = append(names, c.TopicName)
+		}
+	}
+	return names, t.b.commit(changes...)
 }
