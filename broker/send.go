@@ -178,6 +178,8 @@ func (b *Broker) putError(err error) error {
 		return code.New(code.MessageIllegal, "%v", err)
 	case errors.Is(err, store.ErrBusy):
 		return code.New(code.SystemBusy, "[OVERLOAD]system busy, start flow control for a while")
+	case errors.Is(err, commitlog.ErrBehind):
+		return code.New(code.SystemBusy, "[PC_SYNCHRONIZED]broker busy, start flow control for a while")
 	}
 	log, rest := b.store.DiskUsed()
 	return code.New(code.ServiceNotAvailable, "service not available now. It may be caused by one of the following reasons: the broker's disk is full CL: %5.2f CQ: %5.2f INDEX: %5.2f, messages are put to the slave, message store has been shut down, etc: %v",

@@ -229,6 +229,7 @@ func (s *Store) Advance() {
 }
 
 func (s *Store) advanceOnce() {
+	_ = s.Log.Write() // a failure poisons the log, which Append and Writeable report
 	if to := s.confirm(s.Log.End(), s.Log.Flushed()); to > s.dispatched.Load() {
 		s.confirmed.Store(to)
 		if err := s.dispatchTo(to); err != nil {

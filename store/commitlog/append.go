@@ -24,8 +24,25 @@ type Entry struct {
 	StoreTimestamp int64
 }
 
-// Append writes the records next to each other, or none of them, and returns the end of the last. They may be read at once;
-// they are durable when Flushed has reached the end.
+// batch is what has been appended and not yet handed to the kernel: bytes, and where they belong.
+type batch struct {
+	buf    []byte
+	pieces []piece
+	end    int64 // log offset behind the last byte
+}
+
+// piece is a row of bytes of one segment.
+type piece struct {
+	s  *segment
+	at int64 // in the segment
+	n  int
+}
+
+// maxBatch is how many bytes may wait to be written; more than that are refused until the disk has caught up.
+const maxBatch = 32 << 20
+
+// Append takes the records next to each other, or none of them, and returns the end of the last. They may be read when Write has
+// been called, and are durable when Flushed has reached the end.
 func (l *Log) Append(entries []Entry) (end int64, err error) {
 	total := 0
 	for i := range entries {
@@ -40,52 +57,114 @@ func (l *Log) Append(entries []Entry) (end int64, err error) {
 		return 0, err
 	}
 	now := l.nowLocked()
-	at := l.end - l.tail.base
+	buf, at := l.out.buf, l.end
 	for i := range entries {
 		e := &entries[i]
-		e.Phy, e.StoreTimestamp, e.QueueOffset = l.tail.base+at, now, 0
+		e.Phy, e.StoreTimestamp, e.QueueOffset = at, now, 0
 		if e.Next != nil {
 			e.QueueOffset = *e.Next
 			*e.Next++
 		}
-		n := int64(e.Draft.Size())
-		e.Draft.Encode(l.tail.b[at:at:at+n], e.QueueOffset, e.Phy, now)
-		at += n
+		buf = e.Draft.Encode(buf, e.QueueOffset, e.Phy, now)
+		at += int64(e.Draft.Size())
 	}
-	l.publishLocked(l.tail.base + at)
+	l.out.buf = buf
+	l.pieceLocked(total)
 	return l.end, nil
 }
 
-func (l *Log) publishLocked(end int64) {
-	l.end = end
-	l.written.Store(end)
-	if end+l.cfg.Window/2 > l.populated {
-		l.populated = end + l.cfg.Window
-		l.wantPrepare()
+// pieceLocked notes that n bytes have been added to the batch at the end of the log.
+func (l *Log) pieceLocked(n int) {
+	at := l.end - l.tail.base
+	if k := len(l.out.pieces) - 1; k >= 0 && l.out.pieces[k].s == l.tail && l.out.pieces[k].at+int64(l.out.pieces[k].n) == at {
+		l.out.pieces[k].n += n
+	} else {
+		l.out.pieces = append(l.out.pieces, piece{l.tail, at, n})
 	}
+	l.end += int64(n)
+	l.out.end = l.end
+}
+
+// Write hands what has been appended to the kernel, with one call per segment, and lets readers see it. A failure poisons the log:
+// what is in the file is unknown.
+func (l *Log) Write() error {
+	if l.written.Load() == l.appended() {
+		return nil
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err := l.Poisoned(); err != nil {
+		return fmt.Errorf("%w: %w", ErrPoisoned, err)
+	}
+	l.mu.Lock()
+	b := l.out
+	l.out = l.idle
+	l.mu.Unlock()
+	at := 0
+	for _, p := range b.pieces {
+		if _, err := p.s.file.WriteAt(b.buf[at:at+p.n], p.at); err != nil {
+			return l.fail(fmt.Errorf("write %s: %w", p.s.path, err))
+		}
+		at += p.n
+	}
+	if b.end > 0 {
+		l.written.Store(b.end)
+	}
+	if cap(b.buf) > keepBatch {
+		b.buf = nil
+	}
+	l.mu.Lock()
+	l.idle = batch{buf: b.buf[:0], pieces: b.pieces[:0]}
+	l.mu.Unlock()
+	return nil
+}
+
+// keepBatch is the largest buffer that is kept for the next batch.
+const keepBatch = 4 << 20
+
+func (l *Log) appended() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
+// fail poisons the log with err and returns it.
+func (l *Log) fail(err error) error {
+	if l.poison.CompareAndSwap(nil, &err) {
+		l.log.Error("the commit log could not be written: this broker takes no more messages; check the disk, then restart", zap.Error(err))
+	}
+	return err
 }
 
 // roomLocked makes sure that total bytes and a blank record fit behind the end, rolling to the next segment if they do not.
 func (l *Log) roomLocked(total int) error {
-	if l.fence != nil {
+	switch {
+	case l.fence != nil:
 		return l.fence
-	}
-	if err := l.Poisoned(); err != nil {
-		return fmt.Errorf("%w: %w", ErrPoisoned, err)
+	case l.poison.Load() != nil:
+		return fmt.Errorf("%w: %w", ErrPoisoned, l.Poisoned())
+	case len(l.out.buf) > maxBatch:
+		return ErrBehind
 	}
 	left := l.tail.base + l.cfg.SegmentSize - l.end
-	if int64(total)+message.BlankSize <= left {
+	if int64(total)+message.BlankSize > left {
+		next, err := l.nextSegmentLocked()
+		if err != nil {
+			return err
+		}
+		l.out.buf = append(l.out.buf, make([]byte, message.BlankSize)...)
+		message.PutBlank(l.out.buf[len(l.out.buf)-message.BlankSize:], int(left))
+		l.pieceLocked(message.BlankSize)
+		l.tail, l.end, l.out.end = next, next.base, next.base
 		return nil
 	}
-	next, err := l.nextSegmentLocked()
-	if err != nil {
-		return err
+	if l.end+int64(total) > l.zeroing {
+		return ErrBehind
 	}
-	if left > 0 {
-		message.PutBlank(l.tail.b[l.end-l.tail.base:], int(left))
+	if l.end+l.cfg.Window/2 > l.wanted {
+		l.wanted = l.end + l.cfg.Window
+		l.wantPrepare()
 	}
-	l.tail = next
-	l.publishLocked(next.base)
 	return nil
 }
 
@@ -146,8 +225,8 @@ func (l *Log) wantPrepare() {
 	}
 }
 
-// RunPrepare keeps one segment ready ahead of the end and the next window of the present one faulted in, and unmaps segments
-// that have become cold.
+// RunPrepare keeps one segment ready ahead of the end, writes zeros ahead of it if that is asked for, and unmaps segments that
+// have become cold.
 func (l *Log) RunPrepare(ctx context.Context) error {
 	tick := l.clk.NewTicker(prepareTimeout)
 	defer tick.Stop()
@@ -162,7 +241,9 @@ func (l *Log) RunPrepare(ctx context.Context) error {
 				continue
 			}
 		}
-		l.populateAhead(&zeroed)
+		if l.cfg.ZeroAhead {
+			zeroed = l.zeroAhead(zeroed)
+		}
 		l.ensureSpare()
 		l.unmapCold()
 	}
@@ -174,38 +255,47 @@ func (l *Log) spareReady() bool {
 	return l.spare != nil
 }
 
-// populateAhead faults in the window behind the end.
-func (l *Log) populateAhead(zeroed *int64) {
-	end := l.End()
+// zeroAhead writes zeros over the window behind the end. The bytes are zero already; writing them turns reserved blocks into
+// written ones, so that a later sync has data to write and no file metadata. It returns how far it has come.
+func (l *Log) zeroAhead(zeroed int64) int64 {
+	end := l.appended()
 	s := l.segmentOf(end)
-	if s == nil || !s.pin() {
-		return
+	if s == nil {
+		return zeroed
 	}
-	defer s.unpin()
-	at := end - s.base
-	n := min(l.cfg.Window, l.cfg.SegmentSize-at)
-	if l.cfg.ZeroAhead {
-		l.zeroAhead(s, at, zeroed)
+	zeroed = max(zeroed, end+zeroChunk)
+	to := min(end+l.cfg.Window, s.base+l.cfg.SegmentSize)
+	for zeroed < to {
+		n := min(zeroChunk, to-zeroed)
+		if !l.claim(zeroed) {
+			return l.appended()
+		}
+		_, err := s.file.WriteAt(zeros[:n], zeroed-s.base)
+		l.claim(noZeroing)
+		if err != nil {
+			return zeroed // the append finds out
+		}
+		zeroed += n
 	}
-	if n > 0 {
-		_ = s.m.Populate(at, n)
-	}
+	return zeroed
 }
 
-// zeroAhead writes zeros over the window behind the one being filled. The bytes are zero already; writing them turns reserved
-// blocks into written ones, so that a later sync writes data only. It stays a whole window away from the appender.
-func (l *Log) zeroAhead(s *segment, at int64, zeroed *int64) {
-	*zeroed = max(*zeroed, s.base+at+l.cfg.Window)
-	to := min(s.base+at+4*l.cfg.Window, s.base+l.cfg.SegmentSize)
-	chunk := make([]byte, 1<<20)
-	for *zeroed < to {
-		n := min(int64(len(chunk)), to-*zeroed)
-		if _, err := s.file.WriteAt(chunk[:n], *zeroed-s.base); err != nil {
-			return // the append finds out
-		}
-		*zeroed += n
+const zeroChunk = int64(1 << 20)
+
+var zeros [zeroChunk]byte
+
+// claim keeps appends below from while zeros are written there; it fails if they have come too near. noZeroing gives the claim up.
+func (l *Log) claim(from int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if from < l.end {
+		return false
 	}
+	l.zeroing = from
+	return true
 }
+
+const noZeroing = int64(1<<63 - 1)
 
 // ensureSpare makes the next segment when the present one is half full, so that an idle broker holds one segment only.
 func (l *Log) ensureSpare() {
@@ -222,7 +312,6 @@ func (l *Log) ensureSpare() {
 		}
 		return
 	}
-	_ = s.m.Populate(0, min(l.cfg.Window, l.cfg.SegmentSize))
 	l.spare = s
 }
 

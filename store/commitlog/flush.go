@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"go.uber.org/zap"
 )
 
 // Flush makes everything written before the call durable. A failed sync poisons the log
@@ -13,6 +11,9 @@ import (
 func (l *Log) Flush() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
+	if err := l.Write(); err != nil {
+		return err
+	}
 	if err := l.Poisoned(); err != nil {
 		return fmt.Errorf("%w: %w", ErrPoisoned, err)
 	}
@@ -26,10 +27,7 @@ func (l *Log) Flush() error {
 			continue
 		}
 		if err := s.file.SyncData(); err != nil {
-			err = fmt.Errorf("sync %s: %w", s.path, err)
-			l.poison.Store(&err)
-			l.log.Error("a sync of the commit log has failed: this broker takes no more messages; check the disk, then restart", zap.Error(err))
-			return err
+			return l.fail(fmt.Errorf("sync %s: %w", s.path, err))
 		}
 	}
 	l.flushed.Store(to)

@@ -3,18 +3,20 @@
 // # What it owns
 //
 // The segment files, the append position, the flush position. A segment is a file named by its base offset (20 digits),
-// allocated to its full size before it is used and mapped while it may be appended to or read at the tail.
+// allocated to its full size before it is used, and mapped for reading while it is near the end of the log. Appends gather in
+// memory and are written with one pwrite for many (Write): a store into a mapping costs a page fault for every page, several times
+// what the copy by the kernel does (docs/performance.md).
 //
 // # Invariants
 //
-//	I1 flushed <= written; readers see only bytes below written.
+//	I1 flushed <= written <= appended; readers see only bytes below written.
 //	I2 a record never crosses the end of a segment; the rest of a segment is one blank record.
 //	I3 after a failed sync the log is poisoned: no append succeeds until it is opened again.
 //	I4 a record says its own offset.
 //
 // # Goroutines
 //
-// RunPrepare makes segments ahead of need, faults the next window in and unmaps old ones; RunFlush syncs. Both end with their
+// RunPrepare makes segments ahead of need and unmaps old ones; RunFlush syncs. Both end with their
 // context. Appends and reads run on their callers.
 //
 // Formats: docs/format/commitlog.md. Java: CommitLog, MappedFileQueue, DefaultMappedFile. Start reading at Log.Append.
@@ -47,6 +49,8 @@ var (
 	ErrRange = errors.New("commit log: no such offset")
 	// ErrPoisoned means that a sync has failed: what is on disk is unknown, so nothing more is taken (I3).
 	ErrPoisoned = errors.New("commit log: a sync has failed")
+	// ErrBehind means that too much waits to be written: the disk does not keep up.
+	ErrBehind = errors.New("commit log: the disk does not keep up")
 	// ErrFenced means that this replica may not append.
 	ErrFenced = errors.New("commit log: fenced")
 )
@@ -55,7 +59,7 @@ var (
 type Config struct {
 	Dir         string
 	SegmentSize int64 // bytes; the same for every segment of a store (mappedFileSizeCommitLog)
-	// Window is how many bytes ahead of the append position are kept faulted in; 0 means 8 MiB.
+	// Window is how many bytes ahead of the end are zeroed, and how often the preparer looks; 0 means 8 MiB.
 	Window int64
 	// HotBytes is how far behind the end reads go through the mapping; older ranges are read with pread. 0 means 1 GiB.
 	HotBytes int64
@@ -71,7 +75,7 @@ type Log struct {
 	log *zap.Logger
 
 	segments atomic.Pointer[[]*segment] // sorted by base; replaced as a whole
-	written  atomic.Int64               // I1: published under mu after the copy
+	written  atomic.Int64               // I1: published after the write
 	flushed  atomic.Int64               // I1: moved only after a successful sync
 	opened   int64                      // the end when this process took over: bytes above it were written by us
 	poison   atomic.Pointer[error]
@@ -79,12 +83,16 @@ type Log struct {
 
 	mu        sync.Mutex // the append lock
 	tail      *segment
-	end       int64 // == written
+	end       int64 // of what has been appended; >= written
+	out       batch // appended and not yet written
+	idle      batch // empty, for when out is being written
 	lastStore int64 // store time of the last record; never goes back
 	fence     error
 	lateRolls int64 // segments that an append had to make itself
-	populated int64 // end of the window that the appender asked for
+	wanted    int64 // up to where the preparer has been asked to look
+	zeroing   int64 // appends stay below it
 
+	writing   sync.Mutex // one Write at a time
 	flushing  sync.Mutex // one sync at a time
 	structure sync.Mutex // changes of the list of segments
 	spare     *segment   // the next segment, ready
@@ -100,7 +108,7 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Log, erro
 	if cfg.HotBytes == 0 {
 		cfg.HotBytes = 1 << 30
 	}
-	l := &Log{cfg: cfg, fs: fsys, clk: clk, log: log, wantPrep: make(chan struct{}, 1), wantFlush: make(chan struct{}, 1)}
+	l := &Log{cfg: cfg, fs: fsys, clk: clk, log: log, zeroing: noZeroing, wantPrep: make(chan struct{}, 1), wantFlush: make(chan struct{}, 1)}
 	if err := fsys.MkdirAll(cfg.Dir); err != nil {
 		return nil, err
 	}

@@ -53,6 +53,9 @@ func fill(t testing.TB, l *Log, n int, next *int64) (offsets []int64) {
 		}
 		offsets = append(offsets, e[0].Phy)
 	}
+	if err := l.Write(); err != nil {
+		t.Fatal(err)
+	}
 	return offsets
 }
 
@@ -258,10 +261,15 @@ func BenchmarkAppend1K(b *testing.B) {
 	d := draft(1024, 1)
 	e := []Entry{{Draft: d, Next: &next}}
 	b.SetBytes(int64(d.Size()))
-	for b.Loop() {
+	for i := 0; b.Loop(); i++ {
 		_ = d.Prepare()
 		if _, err := l.Append(e); err != nil {
 			b.Fatal(err)
+		}
+		if i%64 == 63 {
+			if err := l.Write(); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 	b.ReportMetric(float64(l.LateRolls()), "late-rolls")

@@ -284,10 +284,6 @@ func (l *Log) take(end, durable int64) error {
 	l.tail, l.end, l.opened = tail, end, end
 	l.written.Store(end)
 	l.flushed.Store(durable)
-	l.populated = end
-	if err := tail.m.Populate(end-tail.base, min(1<<20, tail.base+l.cfg.SegmentSize-end)); err != nil {
-		l.log.Debug("populate", zap.Error(err))
-	}
 	l.wantPrepare()
 	return nil
 }
