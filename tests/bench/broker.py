@@ -75,6 +75,7 @@ class Probe:
         self.port = port
         self.began = time.monotonic()
         self.seconds = None
+        self.last = "it was not tried"
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -83,7 +84,7 @@ class Probe:
         """Seconds from the start to the acknowledgement."""
         self.thread.join(timeout)
         if self.seconds is None:
-            raise RuntimeError(f"no message was acknowledged within {timeout} s")
+            raise RuntimeError(f"no message was acknowledged within {timeout} s, the last time because: {self.last}")
         return self.seconds
 
     def stop(self):
@@ -93,31 +94,31 @@ class Probe:
     def _run(self):
         while not self.ended.wait(PROBE_PAUSE):
             try:
-                if send_one(self.port):
-                    self.seconds = time.monotonic() - self.began
-                    return
-            except (OSError, ValueError, struct.error):
-                continue  # not there yet
+                send_one(self.port)
+                self.seconds = time.monotonic() - self.began
+                return
+            except (OSError, ValueError, struct.error) as error:
+                self.last = repr(error)  # not there yet
 
 
 def send_one(port):
-    """Creates the probe's topic and sends one message. Tells whether it was acknowledged."""
+    """Creates the probe's topic and sends one message. ValueError: the broker refused."""
     topic = {"topic": PROBE_TOPIC, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
              "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"}
     message = {"a": "castor-bench", "b": PROBE_TOPIC, "c": "TBW102", "d": 4, "e": 0, "f": 0,
                "g": int(time.time() * 1000), "h": 0, "i": "WAIT\x01true\x02", "j": 0, "k": "false", "m": "false"}
     with socket.create_connection(("127.0.0.1", port), 2) as connection:
         for code, fields, body in (UPDATE_AND_CREATE_TOPIC, topic, b""), (SEND_MESSAGE_V2, message, b"probe"):
-            if call(connection, code, fields, body) != 0:
-                return False
-    return True
+            answer = call(connection, code, fields, body)
+            if answer["code"] != 0:
+                raise ValueError(f"request {code} was answered with {answer}")
 
 
 def call(connection, code, fields, body):
-    """The response code of one request."""
+    """The answer's header."""
     header = json.dumps({"code": code, "flag": 0, "language": "OTHER", "opaque": code, "version": 513,
                          "extFields": {key: str(value) for key, value in fields.items()}}).encode()
     connection.sendall(struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body)
     with connection.makefile("rb") as answer:
         size, header_size = struct.unpack(">ii", answer.read(8))
-        return json.loads(answer.read(size - 4)[:header_size & 0xFFFFFF])["code"]
+        return json.loads(answer.read(size - 4)[:header_size & 0xFFFFFF])
