@@ -144,7 +144,7 @@ class Cluster:
         binary = pathlib.Path(os.environ.get("CASTOR_BIN") or REPOSITORY / "bin") / CASTOR_BINARY[name]
         if not binary.exists():
             raise RuntimeError(f"{binary} does not exist: build Castor first")
-        return [str(binary.resolve())]
+        return [str(binary.absolute())]
 
     def _namesrv_conf(self):
         return {"listenPort": self.ports["namesrv"]}
