@@ -69,6 +69,7 @@ type Broker struct {
 	offsets *offsets
 	holds   *holds
 	clients *clients
+	locks   *locks
 	names   *registrar
 	sends   sendPath
 	stats   *stats
@@ -106,6 +107,7 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	b.offsets = newOffsets(b)
 	b.holds = newHolds(b)
 	b.clients = newClients(b)
+	b.locks = newLocks(b)
 	b.names = newRegistrar(b)
 	b.sends.init(b)
 	b.stats = newStats(b)
@@ -199,6 +201,8 @@ func (b *Broker) Run(ctx context.Context) error {
 	services.Go("offsets", b.offsets.run)
 	services.Go("holds", b.holds.run)
 	services.Go("clients", b.clients.run)
+	services.Go("housekeeping", b.housekeeping)
+	services.Go("statistics", b.stats.run)
 	services.Go("server", b.server.Run)
 	if b.fast != nil {
 		services.Go("fast server", b.fast.Run)

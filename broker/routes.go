@@ -29,5 +29,16 @@ func (b *Broker) routes() []remoting.Route {
 		on(code.GetMinOffset, nil, remoting.On(b.handleMinOffset)),
 		on(code.SearchOffsetByTimestamp, query, remoting.On(b.handleSearchOffset)),
 		on(code.GetEarliestMsgStoreTime, query, remoting.On(b.handleEarliestTime)),
+
+		// Clients.
+		on(code.HeartBeat, nil, remoting.On(b.handleHeartbeat)),
+		on(code.UnregisterClient, nil, remoting.On(b.handleUnregister)),
+		on(code.GetConsumerListByGroup, nil, remoting.On(b.handleConsumerList)),
+		on(code.CheckClientConfig, nil, b.handleCheckClient),
+		on(code.GetConsumerConnectionList, nil, remoting.On(b.handleConsumerConnections)),
+		on(code.GetProducerConnectionList, nil, remoting.On(b.handleProducerConnections)),
+		on(code.GetAllProducerInfo, nil, b.handleAllProducers),
+		on(code.LockBatchMQ, nil, remoting.On(b.handleLock)),
+		on(code.UnlockBatchMQ, nil, remoting.On(b.handleUnlock)),
 	}
 }
