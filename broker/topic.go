@@ -2,6 +2,8 @@ package broker
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -121,7 +123,14 @@ var systemGroups = []string{"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C
 
 // isSystem tells the topics that users may not administrate.
 func (t *topics) isSystem(name string) bool {
-	return t.system[name] || name == checkMaxTopic || strings.HasPrefix(name, systemPrefix)
+	return t.system[name] || name == checkMaxTopic || name == autoCreateKey || strings.HasPrefix(name, systemPrefix)
+}
+
+// systemNames lists the names of isSystem that are topics, or may become some.
+func (t *topics) systemNames() []string {
+	names := slices.AppendSeq([]string{checkMaxTopic, autoCreateKey, timerTopic}, maps.Keys(t.system))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // sendForbidden tells the topics that clients may not send to. Timers and pop state would break if they could.
