@@ -25,7 +25,8 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Store, er
 	if cfg.MaxWaiters == 0 {
 		cfg.MaxWaiters = 1 << 20
 	}
-	s := &Store{cfg: cfg, fs: fsys, clk: clk, log: log, bootTime: clk.Now()}
+	s := &Store{cfg: cfg, fs: fsys, clk: clk, log: log, bootTime: clk.Now(), cleaning: make(chan Cleaning, 4)}
+	s.live.Store(&live{cfg.SyncFlush, cfg.FlushInterval, cfg.SyncTimeout, cfg.Retention})
 	s.confirm = s.alone
 	s.waiters.limit = cfg.MaxWaiters
 	s.dispatcher.topics = map[string]*topicEntry{}

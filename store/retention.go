@@ -44,16 +44,57 @@ func (s *Store) retention(ctx context.Context) error {
 	tick := s.clk.NewTicker(max(s.cfg.Retention.Interval, 10*time.Millisecond))
 	defer tick.Stop()
 	for {
+		var err error
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err := s.Clean(false); err != nil {
-				s.log.Error("old messages could not be deleted", zap.Error(err))
-			}
+			err = s.Clean(false)
+		case what := <-s.cleaning:
+			err = s.cleanNow(what)
+		}
+		if err != nil {
+			s.log.Error("old messages could not be deleted", zap.Error(err))
 		}
 	}
 }
+
+// Cleaning is something that retention can be asked to do at once.
+type Cleaning int
+
+// What can be asked for.
+const (
+	CleanExpired Cleaning = iota // delete expired segments regardless of the hour
+	CleanQueues                  // delete units of consume queues whose messages are gone
+)
+
+// WantClean asks retention to do something now, and does not wait for it. What is asked for while much else is, is left to the
+// next pass.
+func (s *Store) WantClean(c Cleaning) {
+	select {
+	case s.cleaning <- c:
+	default:
+	}
+}
+
+// cleanNow does what was asked for. As in Java, many batches of segments may go by one request, not only one.
+func (s *Store) cleanNow(c Cleaning) error {
+	if c == CleanQueues {
+		return s.Queues.CorrectMin(s.Log.Min())
+	}
+	for range manualPasses {
+		before := s.Log.Min()
+		if err := s.Clean(true); err != nil || s.Log.Min() == before {
+			return err
+		}
+	}
+	return nil
+}
+
+const manualPasses = 20 // CleanCommitLogService.MAX_MANUAL_DELETE_FILE_TIMES
+
+// LogCapacity returns the size of the commit log's partition and what is free of it, in bytes.
+func (s *Store) LogCapacity() (total, free int64, err error) { return s.fs.Usage(s.cfg.CommitLogDir) }
 
 // DiskUsed tells how full the partitions of the log and of the other files are, in percent, rounded up.
 func (s *Store) DiskUsed() (log, rest int) {
@@ -71,14 +112,15 @@ func (s *Store) DiskUsed() (log, rest int) {
 func (s *Store) Clean(manual bool) error {
 	log, rest := s.DiskUsed()
 	used := max(log, rest)
-	d := s.cfg.Retention.decide(used, s.clk.Now().Hour(), manual)
+	r := &s.live.Load().retention
+	d := r.decide(used, s.clk.Now().Hour(), manual)
 	var err error
 	if d.remove || d.force {
 		err = s.deleteOld(d.force)
 	}
 	switch {
 	case d.full && !s.diskFull.Swap(true):
-		s.log.Error("disk almost full: sends are refused; free space, or lower fileReservedTime or diskSpaceCleanForciblyRatio", zap.Int("usedPercent", used), zap.Int("limit", s.cfg.Retention.WarningLevel))
+		s.log.Error("disk almost full: sends are refused; free space, or lower fileReservedTime or diskSpaceCleanForciblyRatio", zap.Int("usedPercent", used), zap.Int("limit", r.WarningLevel))
 	case d.notFull && s.diskFull.Swap(false):
 		s.log.Info("disk has room again: sends are taken", zap.Int("usedPercent", used))
 	}
@@ -89,9 +131,10 @@ func (s *Store) Clean(manual bool) error {
 // the next segment's first message, which is no older than its own last.
 func (s *Store) deleteOld(force bool) error {
 	segs := s.Log.Segments()
-	limit := s.clk.NowMs() - s.cfg.Retention.Keep.Milliseconds()
+	r := &s.live.Load().retention
+	limit := s.clk.NowMs() - r.Keep.Milliseconds()
 	to := segs[0].Base
-	for i := 1; i < len(segs) && i <= s.cfg.Retention.Batch; i++ {
+	for i := 1; i < len(segs) && i <= r.Batch; i++ {
 		if t := s.Log.FirstStoreTime(segs[i].Base); !force && (t == 0 || t > limit) {
 			break
 		}
@@ -102,7 +145,7 @@ func (s *Store) deleteOld(force bool) error {
 	}
 	to = min(to, s.Dispatched())
 	before := segs[0].Base
-	low, err := s.Log.RemoveBefore(to, s.cfg.Retention.Batch)
+	low, err := s.Log.RemoveBefore(to, r.Batch)
 	if low == before {
 		return err
 	}

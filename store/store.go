@@ -102,6 +102,7 @@ type Store struct {
 	State  *state.Tables
 	db     *state.DB
 
+	live     atomic.Pointer[live]
 	arrivals Arrivals
 	confirm  func(written, flushed int64) int64
 
@@ -112,6 +113,7 @@ type Store struct {
 	diskFull   atomic.Bool
 	waiters    waiters
 	dispatcher dispatcher
+	cleaning   chan Cleaning
 
 	bootTime   time.Time
 	checkpoint checkpoint
@@ -123,6 +125,21 @@ type Store struct {
 type Stats struct {
 	Put, PutBytes, PutFailed atomic.Int64
 	Dispatched               atomic.Int64
+}
+
+// live is the part of the configuration that can change while the store is open.
+type live struct {
+	syncFlush     bool
+	flushInterval time.Duration
+	syncTimeout   time.Duration
+	retention     Retention
+}
+
+// Reconfigure takes SyncFlush, FlushInterval, SyncTimeout and Retention of c, except for Retention.Interval; everything else stays
+// as it was when the store was opened. What was confirmed stays so.
+func (s *Store) Reconfigure(c Config) {
+	s.live.Store(&live{c.SyncFlush, c.FlushInterval, c.SyncTimeout, c.Retention})
+	s.Advance() // who waited for a flush need not any more
 }
 
 // Stats returns the counters.
@@ -141,11 +158,14 @@ func (s *Store) Dir(elem ...string) string {
 
 // alone is the confirm offset of a store without replicas.
 func (s *Store) alone(written, flushed int64) int64 {
-	if s.cfg.SyncFlush {
+	if s.live.Load().syncFlush {
 		return flushed
 	}
 	return written
 }
+
+// Waiting is how many appends wait for their confirmation.
+func (s *Store) Waiting() int { return s.waiters.len() }
 
 // Confirmed is the confirm offset: everything below it is acknowledged or may be.
 func (s *Store) Confirmed() int64 { return s.confirmed.Load() }
@@ -186,10 +206,11 @@ func (s *Store) Append(entries []commitlog.Entry, w Waiter) error {
 	}
 	s.stats.Put.Add(int64(len(entries)))
 	s.stats.PutBytes.Add(end - entries[0].Phy)
+	live := s.live.Load()
 	if w != nil {
-		s.waiters.add(waiting{end: end, deadline: s.clk.NowMs() + s.cfg.SyncTimeout.Milliseconds(), w: w})
+		s.waiters.add(waiting{end: end, deadline: s.clk.NowMs() + live.syncTimeout.Milliseconds(), w: w})
 	}
-	if s.cfg.SyncFlush {
+	if live.syncFlush {
 		s.Log.WantFlush()
 	}
 	return nil
@@ -251,8 +272,8 @@ func (s *Store) Run(ctx context.Context) error {
 	g := lifecycle.New(ctx)
 	g.Go("commit log prepare", s.Log.RunPrepare)
 	g.Go("commit log flush", func(ctx context.Context) error {
-		return s.Log.RunFlush(ctx, s.cfg.FlushInterval, func() {
-			if s.cfg.SyncFlush {
+		return s.Log.RunFlush(ctx, func() time.Duration { return s.live.Load().flushInterval }, func() {
+			if s.live.Load().syncFlush {
 				s.Advance()
 			}
 		})

@@ -43,11 +43,16 @@ func (l *Log) WantFlush() {
 }
 
 // RunFlush syncs every interval and whenever WantFlush is called, and then calls done, which must not block. One sync serves
-// everybody who waits for an offset below it (group commit).
-func (l *Log) RunFlush(ctx context.Context, interval time.Duration, done func()) error {
-	tick := l.clk.NewTicker(interval)
+// everybody who waits for an offset below it (group commit). A changed interval counts from the next sync on.
+func (l *Log) RunFlush(ctx context.Context, interval func() time.Duration, done func()) error {
+	present := interval()
+	tick := l.clk.NewTicker(present)
 	defer tick.Stop()
 	for {
+		if next := interval(); next != present {
+			present = next
+			tick.Reset(next)
+		}
 		select {
 		case <-ctx.Done():
 			return nil

@@ -251,6 +251,7 @@ func (l *Log) RemoveBefore(offset int64, n int) (int64, error) {
 	l.structure.Lock()
 	defer l.structure.Unlock()
 	segs := *l.segments.Load()
+	offset = min(offset, l.flushed.Load()) // a flush that is under way still needs the segments behind it
 	k := 0
 	for k < len(segs)-1 && k < n && segs[k].base+l.cfg.SegmentSize <= offset {
 		k++
