@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 	"sync"
@@ -9,10 +10,12 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
 	"github.com/castor-mq/castor/store"
+	"github.com/castor-mq/castor/store/queue"
 	"github.com/castor-mq/castor/store/state"
 )
 
@@ -227,10 +230,15 @@ func (b *Broker) handleQueryOffset(r *remoting.Request, h *header.QueryConsumerO
 		return code.New(code.QueryNotFound, "Not found, do not set to zero, maybe this group boot first")
 	}
 	if q := b.store.Queues.Get(h.Topic, h.QueueID); q != nil && q.Min() <= 0 && q.Max() > 0 {
-		if !q.InMemory(0) && !r.OnLane() {
-			return b.lanes.query.Redo()
+		var first [1]queue.Unit
+		read := q.Read
+		if !r.OnLane() {
+			read = q.ReadCached
 		}
-		if u, err := q.At(0); err == nil && b.store.Dispatched()-u.Phy <= youngBytes {
+		switch _, err := read(0, first[:]); {
+		case errors.Is(err, vfs.ErrWouldBlock):
+			return b.lanes.query.Redo()
+		case err == nil && b.store.Dispatched()-first[0].Phy <= youngBytes:
 			return r.OK(&header.QueryConsumerOffsetResponse{Offset: 0}, nil)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message"
 	"github.com/castor-mq/castor/store/commitlog"
 	"github.com/castor-mq/castor/store/queue"
@@ -102,10 +103,14 @@ func (s *Store) collect(p *Plan, q *queue.Queue, lim Limits, f Filter, hot bool)
 	removed := false
 	p.Status = NoMatchedMessage
 	for p.Next < p.Max && looked < lim.ScanUnits {
-		if hot && !q.InMemory(p.Next) {
+		read := q.Read
+		if hot {
+			read = q.ReadCached
+		}
+		n, err := read(p.Next, units[:min(len(units), lim.ScanUnits-looked)])
+		if errors.Is(err, vfs.ErrWouldBlock) {
 			return ErrCold
 		}
-		n, err := q.Read(p.Next, units[:min(len(units), lim.ScanUnits-looked)])
 		if err != nil {
 			if p.Next < q.Min() { // expired under the read
 				break
@@ -144,10 +149,10 @@ func (s *Store) take(p *Plan, u queue.Unit, lim Limits, f Filter, hot bool) (ful
 	if p.Count > 0 && (p.Count >= lim.Count || p.bytes+int(u.Size) > lim.Bytes) {
 		return true, true, nil
 	}
-	if hot && !s.Log.Hot(u.Phy) {
-		return false, true, ErrCold
-	}
 	if f.Props != nil {
+		if hot && !s.Log.Hot(u.Phy) {
+			return false, true, ErrCold
+		}
 		var v message.View
 		if p.buf, err = s.Log.Record(u.Phy, p.buf, &v); err != nil {
 			if u.Phy < s.Log.Min() {
@@ -180,16 +185,33 @@ func (s *Store) finish(p *Plan, removed, hot bool) error {
 		return nil
 	}
 	p.Status = Found
-	if hot {
+	if s.allHot(p.ranges) {
 		return nil
+	}
+	read := s.Log.AppendRange
+	if hot {
+		read = s.Log.AppendCached
 	}
 	for _, r := range p.ranges {
 		var err error
-		if p.cold, err = s.Log.AppendRange(p.cold, r.phy, r.n); err != nil {
+		if p.cold, err = read(p.cold, r.phy, r.n); errors.Is(err, vfs.ErrWouldBlock) {
+			return ErrCold
+		}
+		if err != nil {
 			return fmt.Errorf("read for a pull: %w", err)
 		}
 	}
 	return nil
+}
+
+// allHot tells whether every range can be copied from memory when the answer is written.
+func (s *Store) allHot(ranges []logRange) bool {
+	for _, r := range ranges {
+		if !s.Log.Hot(r.phy) {
+			return false
+		}
+	}
+	return true
 }
 
 // Len is the number of bytes of the messages found.

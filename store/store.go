@@ -333,6 +333,7 @@ func (s *Store) Close() error {
 	if err == nil {
 		err = s.markClean()
 	}
+	s.Queues.Close()
 	if s.Index != nil {
 		err = errors.Join(err, s.Index.Close())
 	}

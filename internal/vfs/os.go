@@ -102,6 +102,25 @@ type osFile struct{ f *os.File }
 
 func (o *osFile) ReadAt(p []byte, off int64) (int, error) { return o.f.ReadAt(p, off) }
 
+func (o *osFile) ReadCached(p []byte, off int64) (int, error) {
+	n := 0
+	err := withFd(o.f, func(fd int) (err error) {
+		n, err = preadCached(fd, p, off)
+		return err
+	})
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return 0, ErrWouldBlock
+	case errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL): // this file system cannot tell
+		return o.f.ReadAt(p, off)
+	case err != nil:
+		return 0, pathError(OpReadAt, o.f.Name(), err)
+	case n < len(p): // the rest may be on disk, or behind the end
+		return n, ErrWouldBlock
+	}
+	return n, nil
+}
+
 func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
 	n, err := o.f.WriteAt(p, off)
 	return n, pathError(OpWriteAt, o.f.Name(), err)

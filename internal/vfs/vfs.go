@@ -16,6 +16,9 @@ var ErrNoSpace = errors.New("no space left on device")
 // ErrLocked is returned (wrapped) by Lock when somebody else, maybe in this process, holds the lock.
 var ErrLocked = errors.New("locked by another owner")
 
+// ErrWouldBlock is returned by ReadCached when the bytes are on disk only.
+var ErrWouldBlock = errors.New("the bytes are not in memory")
+
 // FS is a file system. Paths are ordinary OS paths. All methods are safe for concurrent use. Errors carry the operation and
 // the path (fs.PathError or os.LinkError) and match fs.ErrNotExist, fs.ErrExist and the errno of the kernel.
 type FS interface {
@@ -60,6 +63,8 @@ type File interface {
 	// ReadAt fills p unless the file ends first (io.EOF).
 	ReadAt(p []byte, off int64) (int, error)
 	// WriteAt writes all of p or tells how much of it, and why not the rest.
+	// ReadCached is ReadAt for a caller that may not wait for the disk: ErrWouldBlock if not all of the bytes are in memory.
+	ReadCached(p []byte, off int64) (int, error)
 	WriteAt(p []byte, off int64) (int, error)
 	Size() (int64, error)
 	// Truncate sets the size. It must not cut below a live mapping: touching that part then kills the process.

@@ -50,6 +50,23 @@ func (l *Log) AppendRange(dst []byte, offset int64, n int) ([]byte, error) {
 	return dst, nil
 }
 
+// AppendCached is AppendRange for a caller that may not wait for the disk: vfs.ErrWouldBlock if the bytes are on disk only.
+func (l *Log) AppendCached(dst []byte, offset int64, n int) ([]byte, error) {
+	if l.Hot(offset) {
+		return l.AppendRange(dst, offset, n)
+	}
+	s := l.segmentOf(offset)
+	if s == nil || n < 0 || offset+int64(n) > l.End() || offset+int64(n) > s.base+l.cfg.SegmentSize {
+		return dst, fmt.Errorf("%w: %d bytes at %d", ErrRange, n, offset)
+	}
+	start := len(dst)
+	dst = grow(dst, n)
+	if _, err := s.file.ReadCached(dst[start:], offset-s.base); err != nil {
+		return dst[:start], err
+	}
+	return dst, nil
+}
+
 func grow(dst []byte, n int) []byte {
 	if cap(dst)-len(dst) < n {
 		dst = append(make([]byte, 0, len(dst)+n), dst...)

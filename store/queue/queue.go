@@ -75,6 +75,7 @@ type Queue struct {
 	mem     []byte // units [memBase, max)
 	memBase int64
 	written int64 // units below it are in the files
+	reader  *reader
 	dirty   bool  // in the set's list of queues to flush
 	synced  int64 // units below it are durable
 }
@@ -133,16 +134,18 @@ func readUnit(b []byte) Unit {
 	}
 }
 
-// InMemory tells whether a read at offset takes no disk.
-func (q *Queue) InMemory(offset int64) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return offset >= q.memBase
-}
-
 // Read fills dst with the units from offset on and returns how many there were: at least one unless offset is outside
 // [Min, Max).
 func (q *Queue) Read(offset int64, dst []Unit) (int, error) {
+	return q.read(offset, dst, vfs.File.ReadAt)
+}
+
+// ReadCached is Read for a caller that may not wait for the disk: vfs.ErrWouldBlock if the units are on disk only.
+func (q *Queue) ReadCached(offset int64, dst []Unit) (int, error) {
+	return q.read(offset, dst, vfs.File.ReadCached)
+}
+
+func (q *Queue) read(offset int64, dst []Unit, readAt func(f vfs.File, p []byte, off int64) (int, error)) (int, error) {
 	if offset < q.min.Load() || offset >= q.max.Load() || len(dst) == 0 {
 		return 0, fmt.Errorf("%w: %d of %s-%d, which has [%d, %d)", ErrRange, offset, q.Topic, q.ID, q.Min(), q.Max())
 	}
@@ -158,23 +161,91 @@ func (q *Queue) Read(offset int64, dst []Unit) (int, error) {
 	}
 	end := min(q.written, q.memBase)
 	q.mu.Unlock()
-	return q.readFile(offset, dst[:min(int64(len(dst)), end-offset)])
+	return q.readFile(offset, dst[:min(int64(len(dst)), end-offset)], readAt)
 }
 
+// reader is an open file of a queue that is being read. It is closed by the last one who uses it after the queue has let it go.
+type reader struct {
+	first int64 // unit
+	f     vfs.File
+	users int
+	gone  bool
+}
+
+// openReader returns the file that starts with a unit, the one that was read last if it is that.
+func (q *Queue) openReader(first int64) (*reader, error) {
+	q.mu.Lock()
+	if r := q.reader; r != nil && r.first == first {
+		r.users++
+		q.mu.Unlock()
+		return r, nil
+	}
+	q.mu.Unlock()
+	f, err := q.set.fs.Open(q.filePath(first))
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{first: first, f: f, users: 1}
+	q.mu.Lock()
+	old := q.reader
+	q.reader = r
+	q.mu.Unlock()
+	if old != nil {
+		q.letGo(old)
+	} else {
+		q.set.readers.Add(1)
+	}
+	return r, nil
+}
+
+// letGo closes r, or has its last user close it.
+func (q *Queue) letGo(r *reader) {
+	q.mu.Lock()
+	if q.reader == r {
+		q.reader = nil
+		q.set.readers.Add(-1)
+	}
+	r.gone = true
+	last := r.users == 0
+	q.mu.Unlock()
+	if last {
+		_ = r.f.Close()
+	}
+}
+
+// release ends a use of r. Where many queues are read, files are not kept open.
+func (q *Queue) release(r *reader) {
+	q.mu.Lock()
+	r.users--
+	last := r.gone && r.users == 0
+	q.mu.Unlock()
+	if last {
+		_ = r.f.Close()
+	} else if q.set.readers.Load() > maxReaders {
+		q.letGo(r)
+	}
+}
+
+// maxReaders is how many queues keep the file open that they were read from last.
+const maxReaders = 512
+
 // readFile reads units of one file; a read does not go beyond the file's end.
-func (q *Queue) readFile(offset int64, dst []Unit) (int, error) {
+func (q *Queue) readFile(offset int64, dst []Unit, readAt func(f vfs.File, p []byte, off int64) (int, error)) (int, error) {
 	per := q.set.cfg.FileSize / UnitSize
 	n := min(int64(len(dst)), per-offset%per)
-	path := q.filePath(offset / per * per)
-	f, err := q.set.fs.Open(path)
+	r, err := q.openReader(offset / per * per)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
-	buf := make([]byte, n*UnitSize)
-	m, err := f.ReadAt(buf, offset%per*UnitSize)
-	if m < UnitSize {
-		return 0, fmt.Errorf("read %s: %w", path, err)
+	defer q.release(r)
+	var small [64 * UnitSize]byte
+	buf := small[:]
+	if n*UnitSize > int64(len(small)) {
+		buf = make([]byte, n*UnitSize)
+	}
+	m, err := readAt(r.f, buf[:n*UnitSize], offset%per*UnitSize)
+	if m < UnitSize || errors.Is(err, vfs.ErrWouldBlock) {
+		return 0, fmt.Errorf("read %s: %w", q.filePath(r.first), err)
 	}
 	for i := range m / UnitSize {
 		dst[i] = readUnit(buf[i*UnitSize:])
@@ -274,6 +345,16 @@ func (q *Queue) idle() {
 	defer q.mu.Unlock()
 	if top := q.max.Load(); q.written == top && !q.dirty {
 		q.mem, q.memBase = nil, top
+	}
+}
+
+// close lets go of the file that was read last.
+func (q *Queue) close() {
+	q.mu.Lock()
+	r := q.reader
+	q.mu.Unlock()
+	if r != nil {
+		q.letGo(r)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -31,6 +32,8 @@ type Set struct {
 
 	mu     sync.RWMutex
 	topics map[string]*Topic
+
+	readers atomic.Int64 // queues that keep a file open
 
 	dirtyMu sync.Mutex
 	dirty   []*Queue
@@ -194,6 +197,9 @@ func (s *Set) Remove(topic string) error {
 		}
 	}
 	s.dirtyMu.Unlock()
+	for _, q := range t.Queues() {
+		q.close()
+	}
 	return s.fs.RemoveAll(filepath.Join(s.cfg.Dir, topic))
 }
 
@@ -267,6 +273,13 @@ func (q *Queue) sync() error {
 	q.synced = max(q.synced, to)
 	q.mu.Unlock()
 	return nil
+}
+
+// Close closes the files that are open for reading.
+func (s *Set) Close() {
+	for _, q := range s.All() {
+		q.close()
+	}
 }
 
 // CorrectMin moves every queue's Min up to the log's first offset.
