@@ -16,8 +16,13 @@
 //
 // # Goroutines
 //
-// RunPrepare makes segments ahead of need and unmaps old ones; RunFlush syncs. Both end with their
-// context. Appends and reads run on their callers.
+// RunPrepare makes segments ahead of need and unmaps old ones; RunFlush syncs. Both end with their context. Appends and reads run
+// on their callers.
+//
+// # Locks
+//
+// mu, the append lock, is held for a copy. writing, flushing and making are each held over I/O of their kind by whoever does it;
+// an append takes making only if the preparer has not kept up. Order: flushing, writing, mu, making, list.
 //
 // Formats: docs/format/commitlog.md. Java: CommitLog, MappedFileQueue, DefaultMappedFile. Start reading at Log.Append.
 package commitlog
@@ -47,8 +52,8 @@ var (
 	ErrTooLarge = errors.New("commit log: larger than a segment")
 	// ErrRange means that the offset is not in the log.
 	ErrRange = errors.New("commit log: no such offset")
-	// ErrPoisoned means that a sync has failed: what is on disk is unknown, so nothing more is taken (I3).
-	ErrPoisoned = errors.New("commit log: a sync has failed")
+	// ErrPoisoned means that a write or a sync has failed: what is on disk is unknown, so nothing more is taken (I3).
+	ErrPoisoned = errors.New("commit log: a write or a sync has failed")
 	// ErrBehind means that too much waits to be written: the disk does not keep up.
 	ErrBehind = errors.New("commit log: the disk does not keep up")
 	// ErrFenced means that this replica may not append.
@@ -74,12 +79,14 @@ type Log struct {
 	clk clock.Clock
 	log *zap.Logger
 
-	segments atomic.Pointer[[]*segment] // sorted by base; replaced as a whole
+	segments atomic.Pointer[[]*segment] // sorted by base; replaced as a whole under list
 	written  atomic.Int64               // I1: published after the write
 	flushed  atomic.Int64               // I1: moved only after a successful sync
 	opened   int64                      // the end when this process took over: bytes above it were written by us
 	poison   atomic.Pointer[error]
 	full     atomic.Bool // the disk has no room for the next segment
+	stuck    atomic.Bool // the disk had no room for held
+	zeroed   int64       // the preparer's: it has written zeros up to here
 
 	mu        sync.Mutex // the append lock
 	tail      *segment
@@ -90,15 +97,28 @@ type Log struct {
 	fence     error
 	lateRolls int64 // segments that an append had to make itself
 	wanted    int64 // up to where the preparer has been asked to look
-	zeroing   int64 // appends stay below it
 
-	writing   sync.Mutex // one Write at a time
+	writing sync.Mutex // one Write at a time
+	held    batch      // taken from out and not yet written; see stuck
+
 	flushing  sync.Mutex // one sync at a time
-	structure sync.Mutex // changes of the list of segments
-	spare     *segment   // the next segment, ready
+	making    sync.Mutex // one creation of a segment at a time
 	wantPrep  chan struct{}
 	wantFlush chan struct{}
+
+	list    sync.Mutex // changes of segments
+	spare   *segment   // the next segment, ready; nil if it has to be made
+	deleted []deleted  // oldest first
 }
+
+// deleted is a segment that is no longer in the log. A read that found its offset before can still take it.
+type deleted struct {
+	s  *segment
+	at time.Time
+}
+
+// deletedGrace is how long a deleted segment stays open for reads that are under way.
+const deletedGrace = 10 * time.Second
 
 // Open lists and checks the segments in cfg.Dir. The log can be read at once; Recover must run before the first append.
 func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Log, error) {
@@ -108,11 +128,11 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Log, erro
 	if cfg.HotBytes == 0 {
 		cfg.HotBytes = 1 << 30
 	}
-	l := &Log{cfg: cfg, fs: fsys, clk: clk, log: log, zeroing: noZeroing, wantPrep: make(chan struct{}, 1), wantFlush: make(chan struct{}, 1)}
+	l := &Log{cfg: cfg, fs: fsys, clk: clk, log: log, wantPrep: make(chan struct{}, 1), wantFlush: make(chan struct{}, 1)}
 	if err := fsys.MkdirAll(cfg.Dir); err != nil {
 		return nil, err
 	}
-	segs, err := l.list()
+	segs, err := l.load()
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +143,9 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Log, erro
 	return l, nil
 }
 
-// list opens every segment file. A gap or a file of another size is damage, except for an empty last file, which a crash
+// load opens every segment file. A gap or a file of another size is damage, except for an empty last file, which a crash
 // between creation and allocation leaves behind.
-func (l *Log) list() ([]*segment, error) {
+func (l *Log) load() ([]*segment, error) {
 	entries, err := l.fs.ReadDir(l.cfg.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -207,8 +227,15 @@ func (l *Log) LateRolls() int64 {
 	return l.lateRolls
 }
 
-// Full tells whether the next segment could not be made for want of space.
-func (l *Log) Full() bool { return l.full.Load() }
+// Full tells whether the disk has no room for the next segment or for what has been appended.
+func (l *Log) Full() bool { return l.full.Load() || l.stuck.Load() }
+
+// LastStoreTime is the store time of the last record in ms, 0 if none is known.
+func (l *Log) LastStoreTime() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lastStore
+}
 
 // Poisoned returns the error of the sync that failed, nil if none has.
 func (l *Log) Poisoned() error {
@@ -228,8 +255,6 @@ func (l *Log) Fence(err error) {
 // Close syncs and closes every segment. The goroutines must have ended.
 func (l *Log) Close() error {
 	err := l.Flush()
-	l.structure.Lock()
-	defer l.structure.Unlock()
 	for _, s := range *l.segments.Load() {
 		err = errors.Join(err, s.close())
 	}
@@ -237,7 +262,7 @@ func (l *Log) Close() error {
 		err = errors.Join(err, l.discard(l.spare))
 		l.spare = nil
 	}
-	return err
+	return errors.Join(err, l.closeDeleted(l.clk.Now().Add(deletedGrace)))
 }
 
 // discard removes a segment that was made ahead and not used.
@@ -245,27 +270,71 @@ func (l *Log) discard(s *segment) error {
 	return errors.Join(s.close(), l.fs.Remove(s.path))
 }
 
-// RemoveBefore deletes whole segments whose last byte is below offset, never the last one, at most n of them. It returns the
-// new first offset.
+// RemoveBefore deletes whole segments whose last byte is durable and below offset, never the last one, at most n of them. It
+// returns the new first offset. Reads that are under way may go on for a while.
 func (l *Log) RemoveBefore(offset int64, n int) (int64, error) {
-	l.structure.Lock()
-	defer l.structure.Unlock()
-	segs := *l.segments.Load()
 	offset = min(offset, l.flushed.Load()) // a flush that is under way still needs the segments behind it
+	var err error
+	gone := l.forget(offset, n)
+	for _, s := range gone {
+		err = errors.Join(err, l.fs.Remove(s.path))
+	}
+	if len(gone) > 0 {
+		err = errors.Join(err, l.fs.SyncDir(l.cfg.Dir))
+	}
+	return l.Min(), err
+}
+
+// forget takes the oldest segments off the list.
+func (l *Log) forget(offset int64, n int) (gone []*segment) {
+	l.list.Lock()
+	defer l.list.Unlock()
+	l.changeLocked(func(segs []*segment) []*segment {
+		k := 0
+		for k < len(segs)-1 && k < n && segs[k].base+l.cfg.SegmentSize <= offset {
+			l.deleted = append(l.deleted, deleted{segs[k], l.clk.Now()})
+			k++
+		}
+		gone = segs[:k:k]
+		return segs[k:]
+	})
+	return gone
+}
+
+// deletedAt returns the deleted segment that holds offset, nil if there is none.
+func (l *Log) deletedAt(offset int64) *segment {
+	l.list.Lock()
+	defer l.list.Unlock()
+	for _, d := range l.deleted {
+		if offset >= d.s.base && offset < d.s.base+l.cfg.SegmentSize {
+			return d.s
+		}
+	}
+	return nil
+}
+
+// buried tells whether there are deleted segments to close.
+func (l *Log) buried() bool {
+	l.list.Lock()
+	defer l.list.Unlock()
+	return len(l.deleted) > 0
+}
+
+// closeDeleted closes the segments that were deleted long enough before now.
+func (l *Log) closeDeleted(now time.Time) error {
+	l.list.Lock()
 	k := 0
-	for k < len(segs)-1 && k < n && segs[k].base+l.cfg.SegmentSize <= offset {
+	for k < len(l.deleted) && now.Sub(l.deleted[k].at) >= deletedGrace {
 		k++
 	}
-	if k == 0 {
-		return l.Min(), nil
-	}
-	keep := append([]*segment(nil), segs[k:]...)
-	l.segments.Store(&keep)
+	old := l.deleted[:k:k]
+	l.deleted = l.deleted[k:]
+	l.list.Unlock()
 	var err error
-	for _, s := range segs[:k] {
-		err = errors.Join(err, l.fs.Remove(s.path), s.close())
+	for _, d := range old {
+		err = errors.Join(err, d.s.close())
 	}
-	return keep[0].base, errors.Join(err, l.fs.SyncDir(l.cfg.Dir))
+	return err
 }
 
 // SegmentInfo describes one segment.
@@ -292,5 +361,3 @@ func (l *Log) nowLocked() int64 {
 	l.lastStore = max(l.lastStore, l.clk.NowMs())
 	return l.lastStore
 }
-
-const prepareTimeout = 200 * time.Millisecond

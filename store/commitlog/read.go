@@ -1,8 +1,8 @@
 package commitlog
 
 import (
+	"encoding/binary"
 	"fmt"
-	"io"
 	"sort"
 
 	"github.com/castor-mq/castor/message"
@@ -30,9 +30,12 @@ func (l *Log) Hot(offset int64) bool {
 }
 
 // AppendRange appends the n bytes at offset, which must lie in one segment and below End. A hot range is copied from memory; any
-// other is read from the file and may block.
+// other is read from the file and may block. A segment that has just been deleted can still be read.
 func (l *Log) AppendRange(dst []byte, offset int64, n int) ([]byte, error) {
 	s := l.segmentOf(offset)
+	if s == nil {
+		s = l.deletedAt(offset)
+	}
 	if s == nil || n < 0 || offset+int64(n) > l.End() || offset+int64(n) > s.base+l.cfg.SegmentSize {
 		return dst, fmt.Errorf("%w: %d bytes at %d", ErrRange, n, offset)
 	}
@@ -56,6 +59,9 @@ func (l *Log) AppendCached(dst []byte, offset int64, n int) ([]byte, error) {
 		return l.AppendRange(dst, offset, n)
 	}
 	s := l.segmentOf(offset)
+	if s == nil {
+		s = l.deletedAt(offset)
+	}
 	if s == nil || n < 0 || offset+int64(n) > l.End() || offset+int64(n) > s.base+l.cfg.SegmentSize {
 		return dst, fmt.Errorf("%w: %d bytes at %d", ErrRange, n, offset)
 	}
@@ -88,7 +94,7 @@ func (l *Log) Record(offset int64, buf []byte, v *message.View) ([]byte, error) 
 	if err != nil {
 		return buf, err
 	}
-	size := int64(int32(uint32(h[0])<<24 | uint32(h[1])<<16 | uint32(h[2])<<8 | uint32(h[3])))
+	size := int64(int32(binary.BigEndian.Uint32(h)))
 	if size < message.FixedSize || size > left {
 		return buf, fmt.Errorf("%w: no record starts at %d", ErrRange, offset)
 	}
@@ -116,18 +122,19 @@ func (l *Log) Scan(from, to int64, f func(offset int64, v *message.View) error) 
 		if s == nil {
 			return from, fmt.Errorf("%w: %d", ErrRange, from)
 		}
+		segmentEnd := s.base + l.cfg.SegmentSize
 		at := from - s.base
-		n := min(to, s.base+l.cfg.SegmentSize) - from
+		n := min(to, segmentEnd) - from
 		var next int64
 		var err error
 		if l.Hot(from) && s.pin() {
-			next, err = scanBytes(s.b[at:at+n], from, f)
+			next, err = scanBytes(s.b[at:at+n], from, segmentEnd, f)
 			s.unpin()
 		} else {
 			if buf == nil {
-				buf = make([]byte, scanChunk)
+				buf = make([]byte, min(scanChunk, to-from))
 			}
-			next, buf, err = scanFile(s, at, n, buf, f)
+			next, buf, err = scanFile(s, at, n, segmentEnd, buf, f)
 		}
 		if err != nil {
 			return next, err
@@ -136,39 +143,43 @@ func (l *Log) Scan(from, to int64, f func(offset int64, v *message.View) error) 
 			return from, nil // the record is not whole
 		}
 		from = next
-		if from-s.base == l.cfg.SegmentSize {
-			continue
-		}
 	}
 	return from, nil
 }
 
 // scanFile scans one chunk that is read from the file.
-func scanFile(s *segment, at, n int64, buf []byte, f func(offset int64, v *message.View) error) (int64, []byte, error) {
+func scanFile(s *segment, at, n, segmentEnd int64, buf []byte, f func(offset int64, v *message.View) error) (int64, []byte, error) {
 	from := s.base + at
 	for {
 		m := min(n, int64(len(buf)))
-		if got, err := s.file.ReadAt(buf[:m], at); int64(got) < m && err != nil && err != io.EOF {
+		if got, err := s.file.ReadAt(buf[:m], at); int64(got) < m {
 			return from, buf, fmt.Errorf("read %s at %d: %w", s.path, from, err)
 		}
-		next, err := scanBytes(buf[:m], from, f)
-		if next > from || err != nil || m == n || len(buf) >= maxRecord {
+		next, err := scanBytes(buf[:m], from, segmentEnd, f)
+		if next > from || err != nil || m == n {
 			return next, buf, err
 		}
-		buf = make([]byte, min(n, maxRecord)) // one record larger than the buffer
+		size := int64(4 << 10) // the buffer held less than the fixed part of a record
+		if m >= 4 {
+			size = max(size, int64(binary.BigEndian.Uint32(buf)))
+		}
+		if size > maxRecord || size <= m {
+			return from, buf, nil
+		}
+		buf = make([]byte, min(n, size)) // one record larger than the buffer
 	}
 }
 
-// maxRecord bounds what a damaged size can make a scan read: the largest maxMessageSize that is accepted, and a batch of such.
+// maxRecord bounds what a damaged size can make a scan read: the largest maxMessageSize that is accepted, and more.
 const maxRecord = 256 << 20
 
-// scanBytes walks the records in b, which starts at log offset from and ends at the end of the segment or before it. It returns
-// the offset behind the last whole one.
-func scanBytes(b []byte, from int64, f func(offset int64, v *message.View) error) (int64, error) {
+// scanBytes walks the records in b, which starts at log offset from and ends at segmentEnd or before it. It returns the offset
+// behind the last whole one. A blank record goes to segmentEnd, whatever number it holds.
+func scanBytes(b []byte, from, segmentEnd int64, f func(offset int64, v *message.View) error) (int64, error) {
 	var v message.View
 	for len(b) > 0 {
 		if message.IsBlank(b) {
-			return from + blankLength(b), nil
+			return segmentEnd, nil
 		}
 		switch err := v.Parse(b); err {
 		case nil:
@@ -186,15 +197,11 @@ func scanBytes(b []byte, from int64, f func(offset int64, v *message.View) error
 	return from, nil
 }
 
-// blankLength is the number in a blank record: the rest of its segment.
-func blankLength(b []byte) int64 {
-	return int64(uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3]))
-}
-
-// FirstStoreTime returns the store time of the first record at or behind offset, 0 if there is none.
+// FirstStoreTime returns the store time in ms of the record at offset, 0 if there is none. A segment begins with a record.
 func (l *Log) FirstStoreTime(offset int64) int64 {
-	var t int64
-	stop := io.EOF
-	_, _ = l.Scan(offset, l.End(), func(_ int64, v *message.View) error { t = v.StoreTimestamp(); return stop })
-	return t
+	var v message.View
+	if _, err := l.Record(offset, nil, &v); err != nil {
+		return 0
+	}
+	return v.StoreTimestamp()
 }

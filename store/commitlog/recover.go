@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
 	"go.uber.org/zap"
 
+	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message"
 )
 
@@ -30,10 +30,16 @@ func (e *DamageError) Unwrap() error { return e.Err }
 type Recovery struct {
 	// From is a record boundary below which everything is known to be good; 0 or less means the start of the log.
 	From int64
-	// Durable is the end of what was known to be synced; -1 if unknown. Damage at or above it is a torn tail.
+	// Durable is the end of what was known to be synced when the machine lost power: damage at or above it is a torn tail, whatever
+	// follows. -1 means that everything that was written is there, or that nothing is known: damage with valid records behind it
+	// is reported.
 	Durable int64
-	// Deep looks at every byte behind the end, as after a power loss; otherwise only at what one append can have left there.
+	// Need is an offset that the log must reach: what has been derived from it goes that far.
+	Need int64
+	// Deep looks at every byte behind the end, as after a power loss; otherwise only at what one write can have left there.
 	Deep bool
+	// StoreTime is the store time of the last record below From in ms, if it is known.
+	StoreTime int64
 	// Progress is called now and then with the offset reached; it may be nil.
 	Progress func(offset, end int64)
 }
@@ -41,20 +47,13 @@ type Recovery struct {
 // Recover finds the end of the log, cuts a torn tail off durably, and makes the log ready for appends. It returns the end and
 // how many bytes of a torn record were cut.
 func (l *Log) Recover(r Recovery) (end int64, cut int64, err error) {
-	l.structure.Lock()
-	segs := *l.segments.Load()
-	if len(segs) == 0 {
-		s, err := l.makeNext()
-		if err != nil {
-			l.structure.Unlock()
-			return 0, 0, err
+	if l.lastStore = r.StoreTime; len(*l.segments.Load()) == 0 {
+		if r.From > 0 {
+			return 0, 0, fmt.Errorf("commit log: %s is empty, but the log was known to be good up to %d: mount the right disk, or fetch the log from a replica", l.cfg.Dir, r.From)
 		}
-		segs = []*segment{s}
-		l.segments.Store(&segs)
-		l.structure.Unlock()
-		return s.base, 0, l.take(s.base, s.base) // a new segment holds nothing to look at
+		return l.create()
 	}
-	l.structure.Unlock()
+	segs := *l.segments.Load()
 	limit := segs[len(segs)-1].base + l.cfg.SegmentSize
 	from := max(r.From, segs[0].base)
 	if from > limit {
@@ -65,17 +64,32 @@ func (l *Log) Recover(r Recovery) (end int64, cut int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if next := l.validAfter(end, limit, why); next >= 0 && (r.Durable < 0 || end < r.Durable) {
-		return 0, 0, &DamageError{Path: l.segmentOf(end).path, Offset: end, Next: next, Err: why}
+	t := l.tornAt(end, limit, r.Deep)
+	if r.Durable < 0 || end < r.Durable {
+		if next := l.validBehind(t, limit); next >= 0 {
+			return 0, 0, &DamageError{Path: l.segmentOf(end).path, Offset: end, Next: next, Err: why}
+		}
 	}
-	if r.Durable > end {
+	if end < r.Need {
+		return 0, 0, fmt.Errorf("commit log: it ends at %d (%w), but queues and state have been built from it up to %d: the disk has lost data; restore it or fetch the log from a replica", end, why, r.Need)
+	}
+	if end < r.Durable {
 		l.log.Error("the log ends before what was known to be durable: the disk has lost data",
 			zap.Int64("end", end), zap.Int64("durable", r.Durable), zap.Error(why))
 	}
-	if cut, err = l.cut(end, r.Deep); err != nil {
+	if err = l.cut(t); err != nil {
 		return 0, 0, err
 	}
-	return end, cut, l.take(end, min(end, from))
+	return end, max(0, t.dirty-end), l.take(end, min(end, from))
+}
+
+// create makes the first segment of an empty log.
+func (l *Log) create() (end, cut int64, err error) {
+	if err := l.makeSpare(); err != nil {
+		return 0, 0, err
+	}
+	s := l.takeSpare()
+	return s.base, 0, l.take(s.base, s.base)
 }
 
 // findEnd verifies records from a boundary on and returns the offset of the first that is not valid, and why. At and above
@@ -113,48 +127,65 @@ func isRecordError(err error) bool {
 	return errors.Is(err, message.ErrMagic) || errors.Is(err, message.ErrLengths) || errors.Is(err, message.ErrShort)
 }
 
-// validAfter looks for a valid record behind end in the same segment or at the start of a later one. It returns -1 if there is
-// none, which makes whatever lies at end a torn tail.
-func (l *Log) validAfter(end, limit int64, why error) int64 {
+// torn is what lies behind the last valid record.
+type torn struct {
+	end   int64    // of the last valid record
+	seg   *segment // that holds end; nil if the log is full up to its last byte
+	dirty int64    // behind the last byte in the segment that is not zero; end if all are
+}
+
+// tornAt looks behind end. What one write of a killed process can have left is a part of one record, whose size is at its start
+// if more than its first bytes are there.
+func (l *Log) tornAt(end, limit int64, deep bool) torn {
+	t := torn{end: end, dirty: end}
 	if end >= limit {
+		return t
+	}
+	t.seg = l.segmentOf(end)
+	reach := t.seg.base + l.cfg.SegmentSize
+	if !deep {
+		var size [4]byte
+		_, _ = t.seg.file.ReadAt(size[:], end-t.seg.base)
+		reach = min(reach, end+tornMin+min(int64(binary.BigEndian.Uint32(size[:])), maxRecord))
+	}
+	buf := make([]byte, min(1<<20, reach-end))
+	for at := end; at < reach; {
+		n, err := t.seg.file.ReadAt(buf[:min(int64(len(buf)), reach-at)], at-t.seg.base)
+		if !allZero(buf[:n]) {
+			t.dirty = at + int64(len(bytes.TrimRight(buf[:n], "\x00")))
+		}
+		at += int64(n)
+		if err != nil || n == 0 {
+			break
+		}
+	}
+	return t
+}
+
+// tornMin is more than the kernel leaves of a record whose size it has not written.
+const tornMin = 64 << 10
+
+// validBehind looks for a valid record behind the end: at the start of a later segment, or among the bytes in the same one. It
+// returns -1 if there is none, which makes whatever lies at the end a torn tail.
+func (l *Log) validBehind(t torn, limit int64) int64 {
+	if t.end >= limit {
 		return -1
 	}
 	for _, s := range *l.segments.Load() {
-		if s.base > end && l.validAt(s, s.base) {
+		if s.base > t.end && l.validAt(s.base) {
 			return s.base
 		}
 	}
-	if why == nil || l.zeroAt(end) {
-		if !l.anyMagic(end, 64<<20) {
-			return -1
-		}
+	if t.dirty == t.end {
+		return -1
 	}
-	return l.searchRecord(end + 1)
+	return l.searchRecord(t.end + 1)
 }
 
-func (l *Log) zeroAt(offset int64) bool {
-	var b [8]byte
-	s := l.segmentOf(offset)
-	n, _ := s.file.ReadAt(b[:], offset-s.base)
-	return binary.BigEndian.Uint64(b[:]) == 0 && n > 0
-}
-
-// anyMagic is a quick look whether anything but zeros follows within n bytes.
-func (l *Log) anyMagic(offset, n int64) bool {
-	s := l.segmentOf(offset)
-	n = min(n, s.base+l.cfg.SegmentSize-offset)
-	buf := make([]byte, 1<<20)
-	for done := int64(0); done < n; {
-		m, err := s.file.ReadAt(buf[:min(int64(len(buf)), n-done)], offset-s.base+done)
-		if !allZero(buf[:m]) {
-			return true
-		}
-		if err != nil {
-			return false
-		}
-		done += int64(m)
-	}
-	return false
+// ZeroFrom tells whether nothing but zeros follows offset in its segment, as behind the end of a log that was closed in order.
+func (l *Log) ZeroFrom(offset int64) bool {
+	segs := *l.segments.Load()
+	return len(segs) == 0 || l.tornAt(offset, segs[len(segs)-1].base+l.cfg.SegmentSize, true).dirty == offset
 }
 
 func allZero(b []byte) bool {
@@ -172,7 +203,7 @@ func allZero(b []byte) bool {
 	return true
 }
 
-func (l *Log) validAt(s *segment, offset int64) bool {
+func (l *Log) validAt(offset int64) bool {
 	var v message.View
 	_, err := l.Record(offset, nil, &v)
 	return err == nil && v.Verify(offset) == nil
@@ -199,7 +230,7 @@ func (l *Log) searchRecord(offset int64) int64 {
 				continue
 			}
 			m := binary.BigEndian.Uint32(buf[i:])
-			if at := pos + int64(i) - 4; (m == message.MagicV1 || m == message.MagicV2) && l.validAt(s, at) {
+			if at := pos + int64(i) - 4; (m == message.MagicV1 || m == message.MagicV2) && l.validAt(at) {
 				return at
 			}
 		}
@@ -207,67 +238,48 @@ func (l *Log) searchRecord(offset int64) int64 {
 	return -1
 }
 
-// cut zeroes what lies behind end, removes later segments, and syncs both, so that old bytes never come back as records.
-func (l *Log) cut(end int64, deep bool) (int64, error) {
-	l.structure.Lock()
-	defer l.structure.Unlock()
-	segs := *l.segments.Load()
-	keep := segs
-	for len(keep) > 1 && keep[len(keep)-1].base >= end && keep[len(keep)-1].base > segs[0].base {
-		keep = keep[:len(keep)-1]
-	}
-	for _, s := range segs[len(keep):] {
+// cut removes later segments and zeroes what lies behind the end, and makes both durable, so that old bytes never come back as
+// records.
+func (l *Log) cut(t torn) error {
+	var later []*segment
+	l.list.Lock()
+	l.changeLocked(func(segs []*segment) []*segment {
+		k := len(segs)
+		for k > 1 && segs[k-1].base > t.end {
+			k--
+		}
+		later = segs[k:]
+		return segs[:k:k]
+	})
+	l.list.Unlock()
+	for _, s := range later {
 		if err := l.discard(s); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	if len(keep) < len(segs) {
+	if len(later) > 0 {
 		if err := l.fs.SyncDir(l.cfg.Dir); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	kept := append([]*segment(nil), keep...)
-	l.segments.Store(&kept)
-	s := kept[len(kept)-1]
-	reach := s.base + l.cfg.SegmentSize
-	if !deep {
-		reach = min(reach, end+maxAppend)
+	if t.dirty == t.end {
+		return nil
 	}
-	dirty, err := zeroDirty(s, end-s.base, reach-s.base)
-	if err != nil {
-		return 0, err
+	if err := zero(t.seg.file, t.end-t.seg.base, t.dirty-t.seg.base); err != nil {
+		return err
 	}
-	if dirty > 0 {
-		err = s.file.SyncData()
-	}
-	return dirty, err
+	return t.seg.file.SyncData()
 }
 
-// maxAppend is more than one append writes, so more than a killed process leaves behind the end.
-const maxAppend = 64 << 20
-
-// zeroDirty overwrites what is not zero in [from, to) and returns how far the last such byte is from from.
-func zeroDirty(s *segment, from, to int64) (int64, error) {
-	buf := make([]byte, 1<<20)
-	var last int64
-	for at := from; at < to; {
-		n, err := s.file.ReadAt(buf[:min(int64(len(buf)), to-at)], at)
-		if n == 0 && err != nil && err != io.EOF {
-			return 0, err
+func zero(f vfs.File, from, to int64) error {
+	for from < to {
+		n := min(int64(len(zeros)), to-from)
+		if _, err := f.WriteAt(zeros[:n], from); err != nil {
+			return err
 		}
-		if n == 0 {
-			break
-		}
-		if !allZero(buf[:n]) {
-			last = at + int64(len(bytes.TrimRight(buf[:n], "\x00"))) - from
-			clear(buf[:n])
-			if _, err := s.file.WriteAt(buf[:n], at); err != nil {
-				return 0, err
-			}
-		}
-		at += int64(n)
+		from += n
 	}
-	return last, nil
+	return nil
 }
 
 // take makes the log ready for appends at end. What lies above durable may be in the page cache only.
@@ -286,10 +298,4 @@ func (l *Log) take(end, durable int64) error {
 	l.flushed.Store(durable)
 	l.wantPrepare()
 	return nil
-}
-
-// ZeroFrom tells whether nothing but zeros follows offset in its segment, as behind the end of a log that was closed in order.
-func (l *Log) ZeroFrom(offset int64) bool {
-	s := l.segmentOf(offset)
-	return s == nil || !l.anyMagic(offset, s.base+l.cfg.SegmentSize-offset)
 }

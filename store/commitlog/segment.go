@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -33,24 +34,31 @@ func openSegment(fs vfs.FS, path string, base int64) (*segment, error) {
 
 // createSegment makes a file of the full size: allocated under a temporary name, then renamed, so that a crash leaves either
 // nothing or a whole segment.
-func createSegment(fs vfs.FS, path string, base, size int64) (*segment, error) {
-	f, err := fs.Create(path + vfs.TempSuffix)
+func (l *Log) createSegment(base int64) (*segment, error) {
+	path := l.path(base)
+	f, err := l.fs.Create(path + vfs.TempSuffix)
 	if err != nil {
-		return nil, err
-	}
-	if err = f.Allocate(0, size); err == nil {
-		err = f.SyncData() // the size must be there before the name is
-	}
-	if err == nil {
-		err = fs.Rename(path+vfs.TempSuffix, path)
-	}
-	if err != nil {
-		_ = f.Close()
-		_ = fs.Remove(path + vfs.TempSuffix)
 		return nil, err
 	}
 	s := &segment{base: base, path: path, file: f}
 	s.pins.Store(closing)
+	if err = f.Allocate(0, l.cfg.SegmentSize); err == nil {
+		err = f.SyncData() // the size must be there before the name is
+	}
+	if err == nil {
+		err = s.mapIt(l.cfg.SegmentSize)
+	}
+	if err == nil {
+		err = l.fs.Rename(path+vfs.TempSuffix, path)
+	}
+	if err != nil {
+		_ = s.close()
+		_ = l.fs.Remove(path + vfs.TempSuffix)
+		return nil, err
+	}
+	if err = l.fs.SyncDir(l.cfg.Dir); err != nil {
+		return nil, errors.Join(err, l.discard(s))
+	}
 	return s, nil
 }
 
