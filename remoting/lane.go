@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/castor-mq/castor/internal/lifecycle"
@@ -20,7 +21,7 @@ type Lane struct {
 	name     string
 	workers  int
 	capacity int
-	maxWait  time.Duration
+	maxWait  atomic.Int64  // ns; 0 means no limit
 	ready    chan struct{} // holds one token per waiting request, so that workers can wait for it and for the end
 
 	mu    sync.Mutex
@@ -38,17 +39,20 @@ type laneTask struct {
 // NewLane returns a lane of workers goroutines; Run starts them. A request that has waited longer than maxWait is refused; 0
 // means no limit.
 func NewLane(name string, workers, capacity int, maxWait time.Duration) *Lane {
-	return &Lane{name: name, workers: workers, capacity: capacity, maxWait: maxWait, ready: make(chan struct{}, capacity)}
+	l := &Lane{name: name, workers: workers, capacity: capacity, ready: make(chan struct{}, capacity)}
+	l.SetMaxWait(maxWait)
+	return l
 }
+
+// SetMaxWait changes the limit, also for requests that wait already.
+func (l *Lane) SetMaxWait(d time.Duration) { l.maxWait.Store(int64(d)) }
 
 // Run starts the workers in g; they end with it. What waits then is not answered.
 func (l *Lane) Run(g *lifecycle.Group) {
 	for range l.workers {
 		g.Go("lane "+l.name, l.work)
 	}
-	if l.maxWait > 0 {
-		g.Go("lane "+l.name+" overdue", l.refuseOverdue)
-	}
+	g.Go("lane "+l.name+" overdue", l.refuseOverdue)
 }
 
 // Depth is how many requests wait.
@@ -56,6 +60,16 @@ func (l *Lane) Depth() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.queue)
+}
+
+// HeadWait is how long the oldest request has waited.
+func (l *Lane) HeadWait() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		return 0
+	}
+	return time.Since(l.queue[0].since)
 }
 
 // Capacity is how many may wait.
@@ -119,7 +133,7 @@ func (l *Lane) work(ctx context.Context) error {
 
 // serve runs one request, or refuses it if it came too late.
 func (l *Lane) serve(t laneTask) {
-	if l.maxWait > 0 && time.Since(t.since) > l.maxWait {
+	if limit := time.Duration(l.maxWait.Load()); limit > 0 && time.Since(t.since) > limit {
 		l.refuse(t)
 		return
 	}
@@ -136,16 +150,21 @@ func (l *Lane) refuse(t laneTask) {
 
 // refuseOverdue answers what waits too long while all workers are blocked: a client is told before its own timeout.
 func (l *Lane) refuseOverdue(ctx context.Context) error {
-	tick := time.NewTicker(max(l.maxWait/10, 10*time.Millisecond))
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
-			for t, ok := l.pop(l.maxWait); ok; t, ok = l.pop(l.maxWait) {
+		case <-timer.C:
+		}
+		pause := 500 * time.Millisecond // until somebody sets a limit
+		if limit := time.Duration(l.maxWait.Load()); limit > 0 {
+			for t, ok := l.pop(limit); ok; t, ok = l.pop(limit) {
 				l.refuse(t)
 			}
+			pause = min(pause, max(limit/10, 10*time.Millisecond))
 		}
+		timer.Reset(pause)
 	}
 }

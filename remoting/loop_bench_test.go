@@ -23,10 +23,10 @@ import (
 	"github.com/castor-mq/castor/remoting/header"
 )
 
-// The loop benchmark compares what can read plain connections: a server in a process of its own, this process as its client.
-// It prints, besides the rate, the CPU time that each side spends per message.
+// The loop benchmarks compare what can read plain connections: a server in a process of its own, this process as its client.
+// They print, besides the rate, the CPU time that each side spends per message, and what an idle connection costs in memory.
 //
-//	go test -run xxx -bench Loop -benchtime 200000x ./remoting/
+//	go test -run xxx -bench Loop -benchtime 100000x -count 9 ./remoting/
 const loopServerEnv = "CASTOR_LOOP_SERVER"
 
 var loops = []string{"netpoll", "netpoll-goroutine", "std"}
@@ -42,18 +42,42 @@ func BenchmarkLoop(b *testing.B) {
 				addr := startLoopServer(b, loop)
 				frame := sendFrame(1024)
 				control := dialRaw(b, addr)
+				cpu := func() time.Duration { d, _ := askUsage(b, control); return d }
 				runLoad(b, addr, frame, load.conns, load.inFlight, load.coalesce, int64(min(b.N, 20000))) // warm up
-				server, client := askUsage(b, control), usage()
+				server, client := cpu(), usage()
 				b.ResetTimer()
 				runLoad(b, addr, frame, load.conns, load.inFlight, load.coalesce, int64(b.N))
 				b.StopTimer()
 				perMsg := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(b.N) }
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
-				b.ReportMetric(perMsg(askUsage(b, control)-server), "server-µs/msg")
+				b.ReportMetric(perMsg(cpu()-server), "server-µs/msg")
 				b.ReportMetric(perMsg(usage()-client), "client-µs/msg")
 				b.ReportMetric(0, "ns/op")
 			})
 		}
+	}
+}
+
+// BenchmarkLoopIdle opens connections that send one message each and then nothing.
+func BenchmarkLoopIdle(b *testing.B) {
+	const conns = 5000
+	for _, loop := range loops {
+		b.Run(loop, func(b *testing.B) { // once, whatever b.N is: descriptors are few
+			addr := startLoopServer(b, loop)
+			control := dialRaw(b, addr)
+			frame := sendFrame(1024)
+			_, before := askUsage(b, control)
+			for range conns {
+				nc := dialRaw(b, addr)
+				if _, err := nc.Write(frame); err != nil {
+					b.Fatal(err)
+				}
+				readFrame(b, nc)
+			}
+			_, after := askUsage(b, control)
+			b.ReportMetric((float64(after)-float64(before))/conns/1024, "KiB/conn")
+			b.ReportMetric(0, "ns/op")
+		})
 	}
 }
 
@@ -79,7 +103,7 @@ var loopTable = []Route{
 		return err
 	})},
 	{Code: code.HeartBeat, Serve: func(r *Request) error {
-		return r.OK(nil, binary.BigEndian.AppendUint64(nil, uint64(usage())))
+		return r.OK(nil, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(usage())), resident()))
 	}},
 }
 
@@ -92,7 +116,18 @@ func usage() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func askUsage(b *testing.B, nc net.Conn) time.Duration {
+// resident is the memory of this process in bytes.
+func resident() uint64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, pages uint64
+	_, _ = fmt.Sscan(string(text), &size, &pages) // 0 if it is not Linux's
+	return pages * uint64(os.Getpagesize())
+}
+
+func askUsage(b *testing.B, nc net.Conn) (cpu time.Duration, memory uint64) {
 	if _, err := nc.Write(AppendCommand(nil, &Command{Code: int32(code.HeartBeat)}, nil, nil)); err != nil {
 		b.Fatal(err)
 	}
@@ -100,7 +135,7 @@ func askUsage(b *testing.B, nc net.Conn) time.Duration {
 	if err := c.Parse(readFrame(b, nc)); err != nil {
 		b.Fatal(err)
 	}
-	return time.Duration(binary.BigEndian.Uint64(c.Body))
+	return time.Duration(binary.BigEndian.Uint64(c.Body)), binary.BigEndian.Uint64(c.Body[8:])
 }
 
 func readFrame(t testing.TB, nc net.Conn) []byte {

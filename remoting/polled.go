@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,10 +22,11 @@ const (
 	maxReads = 8
 )
 
-// netpoll's pollers run the handlers themselves: nothing on that path blocks, so a request costs no change of goroutine. The
-// settings are netpoll's, for the whole process.
+// netpoll's pollers run the handlers themselves: nothing on that path blocks, so a request costs no change of goroutine. Half
+// the processors poll, the others are for what requests set in motion. The settings are netpoll's, for the whole process.
 var configurePollers = sync.OnceFunc(func() {
 	_ = netpoll.Configure(netpoll.Config{
+		PollerNum:    (runtime.GOMAXPROCS(0) + 1) / 2,
 		Runner:       func(_ context.Context, f func()) { f() },
 		BufferSize:   pollBuffer,
 		LoggerOutput: io.Discard, // what peers do wrong
@@ -56,10 +58,10 @@ func (p *polled) trySend(b []byte) (n int, err error) {
 	return sendNow(p.fd, b)
 }
 
-// sendNow writes to a socket until it would block.
+// sendNow writes to a socket, which is non-blocking, until it is full.
 func sendNow(fd int, b []byte) (n int, err error) {
 	for n < len(b) {
-		m, err := unix.SendmsgN(fd, b[n:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		m, err := unix.Write(fd, b[n:])
 		switch err {
 		case nil:
 			n += m
