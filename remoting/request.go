@@ -22,6 +22,9 @@ func (b Bytes) Len() int { return len(b) }
 // AppendTo appends the bytes.
 func (b Bytes) AppendTo(dst []byte) []byte { return append(dst, b...) }
 
+// maxRemark bounds the text of an answer in bytes. Only one that repeats a huge name from the request is longer.
+const maxRemark = 4 << 10
+
 // What has become of a request.
 const (
 	fresh = iota
@@ -106,7 +109,7 @@ func (t Ticket) put(rc code.Response, remark string, h header.Appender, b []byte
 	}
 	cmd := Command{Code: int32(rc), Flag: flagResponse, Opaque: t.opaque, Enc: t.enc}
 	if remark != "" {
-		cmd.Remark = []byte(remark)
+		cmd.Remark = []byte(remark[:min(len(remark), maxRemark)])
 	}
 	err := t.Conn.enqueue(&cmd, h, b, more) // a closed connection wants no answer
 	if errors.Is(err, ErrTooLarge) {
