@@ -61,7 +61,9 @@ type cluster struct {
 }
 
 // start runs a cluster until the test ends. keys go on top of the broker's usual ones.
-func start(t testing.TB, keys map[string]string) *cluster { return startOn(t, vfs.OS{}, t.TempDir(), keys) }
+func start(t testing.TB, keys map[string]string) *cluster {
+	return startOn(t, vfs.OS{}, t.TempDir(), keys)
+}
 
 func startOn(t testing.TB, fs vfs.FS, dir string, keys map[string]string) *cluster {
 	t.Helper()
