@@ -250,16 +250,6 @@ func (s *Server) tune(nc *net.TCPConn) {
 	limitSilence(nc)
 }
 
-// limitSilence ends a connection whose peer's host does not acknowledge what is sent to it. Keepalive alone does not: it waits
-// while bytes are on their way.
-func limitSilence(nc *net.TCPConn) {
-	if raw, err := nc.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(aliveTimeout.Milliseconds()))
-		})
-	}
-}
-
 // handshake returns the decrypted stream, or nil if there is none to be had.
 func (s *Server) handshake(nc net.Conn) net.Conn {
 	if s.cfg.TLS == nil || s.cfg.Mode == TLSDisabled {

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package remoting
+
+import "net"
+
+// limitSilence does nothing: keepalive and sendTimeout find most dead peers.
+func limitSilence(*net.TCPConn) {}
