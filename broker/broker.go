@@ -73,11 +73,26 @@ type Broker struct {
 	names   *registrar
 	sends   sendPath
 	stats   *stats
+	changes configChanges
+
+	assigner *assigner
 }
 
 // lanes are where requests that may block run.
 type lanes struct {
 	pull, query, admin *remoting.Lane
+}
+
+// configure sets how long requests may wait.
+func (l *lanes) configure(c *conf.Broker) {
+	limit := func(wait int64) time.Duration {
+		if !c.BrokerFastFailureEnable {
+			return 0
+		}
+		return ms(wait)
+	}
+	l.pull.SetMaxWait(limit(c.WaitTimeMillsInPullQueue))
+	l.admin.SetMaxWait(limit(c.WaitTimeMillsInAdminBrokerQueue))
 }
 
 // New opens the store and binds the ports. Nothing is served before Run; Close must be called if Run is not.
@@ -111,6 +126,7 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	b.names = newRegistrar(b)
 	b.sends.init(b)
 	b.stats = newStats(b)
+	b.assigner = newAssigner(b)
 	b.store.SetArrivals(b.holds)
 	return b, nil
 }
@@ -118,10 +134,11 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 // listen binds the ports and settles the advertised address.
 func (b *Broker) listen(cfg *conf.Broker) error {
 	b.lanes = lanes{
-		pull:  remoting.NewLane("pull", 16, int(cfg.PullThreadPoolQueueCapacity), ms(cfg.WaitTimeMillsInPullQueue)),
+		pull:  remoting.NewLane("pull", 16, int(cfg.PullThreadPoolQueueCapacity), 0),
 		query: remoting.NewLane("query", 4, int(cfg.QueryThreadPoolQueueCapacity), 0),
-		admin: remoting.NewLane("admin", 8, int(cfg.AdminBrokerThreadPoolQueueCapacity), ms(cfg.WaitTimeMillsInAdminBrokerQueue)),
+		admin: remoting.NewLane("admin", 8, int(cfg.AdminBrokerThreadPoolQueueCapacity), 0),
 	}
+	b.lanes.configure(cfg)
 	router := remoting.NewRouter(b.log.Named("remoting"), b.routes())
 	router.OnBurst = func(*remoting.Conn) { b.store.Advance() }
 	router.OnClose = func(c *remoting.Conn) { b.clients.closed(c) }

@@ -21,7 +21,7 @@ type registrar struct {
 
 	ctx       context.Context // ends with unregister
 	cancel    context.CancelFunc
-	announces sync.WaitGroup // of topicsChanged
+	announces sync.WaitGroup // of inTime
 }
 
 func newRegistrar(b *Broker) *registrar {
@@ -90,13 +90,17 @@ func (n *registrar) registerFull(ctx context.Context, addr string) {
 // down; the registration itself goes on.
 const announceWait = 400 * time.Millisecond
 
-// topicsChanged registers topics with every name server and returns when they have answered or announceWait is over. A topic that
-// is gone leaves the routes with a full registration.
+// topicsChanged registers topics with every name server. A topic that is gone leaves the routes with a full registration.
 func (n *registrar) topicsChanged(names ...string) {
+	n.inTime(func(ctx context.Context) { n.announce(ctx, names) })
+}
+
+// inTime runs f and returns when it has, or when announceWait is over.
+func (n *registrar) inTime(f func(ctx context.Context)) {
 	done := make(chan struct{})
 	n.announces.Go(func() {
 		defer close(done)
-		n.announce(names)
+		f(n.ctx)
 	})
 	timer := n.b.clk.NewTimer(announceWait)
 	defer timer.Stop()
@@ -106,18 +110,18 @@ func (n *registrar) topicsChanged(names ...string) {
 	}
 }
 
-func (n *registrar) announce(names []string) {
+func (n *registrar) announce(ctx context.Context, names []string) {
 	var topics []*body.TopicConfig
 	for _, name := range names {
 		t := n.b.topics.get(name)
 		if t == nil {
-			n.registerAll(n.ctx)
+			n.registerAll(ctx)
 			return
 		}
 		topics = append(topics, t)
 	}
 	n.each(func(addr string) {
-		if err := n.register(n.ctx, addr, topics, false); err != nil && n.ctx.Err() == nil {
+		if err := n.register(ctx, addr, topics, false); err != nil && ctx.Err() == nil {
 			n.b.log.Warn("changed topics could not be registered; the next full registration brings them", zap.Strings("topics", names), zap.String("nameServer", addr), zap.Error(err))
 		}
 	})

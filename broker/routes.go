@@ -11,7 +11,7 @@ func (b *Broker) routes() []remoting.Route {
 	on := func(c code.Request, l *remoting.Lane, f func(*remoting.Request) error) remoting.Route {
 		return remoting.Route{Code: c, Lane: l, Serve: f}
 	}
-	query := b.lanes.query
+	query, admin := b.lanes.query, b.lanes.admin
 	send := remoting.On(b.handleSend)
 	pull := remoting.On(b.handlePull)
 	return []remoting.Route{
@@ -40,5 +40,56 @@ func (b *Broker) routes() []remoting.Route {
 		on(code.GetAllProducerInfo, nil, b.handleAllProducers),
 		on(code.LockBatchMQ, nil, remoting.On(b.handleLock)),
 		on(code.UnlockBatchMQ, nil, remoting.On(b.handleUnlock)),
+
+		// Topics.
+		on(code.UpdateAndCreateTopic, admin, remoting.On(b.handleUpdateTopic)),
+		on(code.UpdateAndCreateTopicList, admin, remoting.On(b.handleUpdateTopics)),
+		on(code.GetAllTopicConfig, admin, remoting.On(b.handleAllTopics)),
+		on(code.GetTopicStatsInfo, admin, remoting.On(b.handleTopicStats)),
+		on(code.DeleteTopicInBroker, admin, remoting.On(b.handleDeleteTopic)),
+		on(code.GetSystemTopicListFromBroker, admin, b.handleSystemTopics),
+		on(code.GetTopicConfig, admin, remoting.On(b.handleTopicConfig)),
+
+		// Groups.
+		on(code.UpdateAndCreateSubscriptionGroup, admin, b.handleUpdateGroup),
+		on(code.GetAllSubscriptionGroupConfig, admin, remoting.On(b.handleAllGroups)),
+		on(code.DeleteSubscriptionGroup, admin, remoting.On(b.handleDeleteGroup)),
+		on(code.UpdateAndCreateSubscriptionGroupList, admin, b.handleUpdateGroups),
+		on(code.GetSubscriptionGroupConfig, admin, remoting.On(b.handleGroupConfig)),
+		on(code.UpdateAndGetGroupForbidden, admin, remoting.On(b.handleForbidden)),
+
+		// What groups have consumed.
+		on(code.GetAllConsumerOffset, admin, b.handleAllOffsets),
+		on(code.GetAllDelayOffset, admin, b.handleAllDelayOffsets),
+		on(code.GetConsumeStats, admin, remoting.On(b.handleConsumeStats)),
+		on(code.InvokeBrokerToResetOffset, admin, remoting.On(b.handleResetOffset)),
+		on(code.InvokeBrokerToGetConsumerStatus, admin, remoting.On(b.handleConsumerStatus)),
+		on(code.QueryTopicConsumeByWho, admin, remoting.On(b.handleTopicGroups)),
+		on(code.QueryConsumeTimeSpan, admin, remoting.On(b.handleConsumeTimeSpan)),
+		on(code.GetConsumerRunningInfo, admin, remoting.On(b.handleRunningInfo)),
+		on(code.QueryCorrectionOffset, admin, remoting.On(b.handleCorrectionOffset)),
+		on(code.ConsumeMessageDirectly, admin, remoting.On(b.handleConsumeDirectly)),
+		on(code.CloneGroupOffset, admin, remoting.On(b.handleCloneOffsets)),
+		on(code.GetBrokerConsumeStats, admin, remoting.On(b.handleBrokerConsumeStats)),
+		on(code.QueryTopicsByConsumer, admin, remoting.On(b.handleGroupTopics)),
+		on(code.QuerySubscriptionByConsumer, admin, remoting.On(b.handleSubscription)),
+		on(code.QueryAssignment, admin, b.handleQueryAssignment),
+		on(code.SetMessageRequestMode, admin, b.handleRequestMode),
+		on(code.GetAllMessageRequestMode, admin, b.handleAllRequestModes),
+
+		// The broker itself.
+		on(code.UpdateBrokerConfig, admin, b.handleUpdateConfig),
+		on(code.GetBrokerConfig, admin, b.handleConfig),
+		on(code.GetBrokerRuntimeInfo, admin, b.handleRuntime),
+		on(code.CleanExpiredConsumeQueue, admin, b.handleCleanQueues),
+		on(code.ViewBrokerStatsData, admin, remoting.On(b.handleViewStats)),
+		on(code.CleanUnusedTopic, admin, b.handleCleanTopics),
+		on(code.QueryConsumeQueue, admin, remoting.On(b.handleQueryQueue)),
+		on(code.DeleteExpiredCommitLog, admin, b.handleCleanLog),
+		on(code.CheckRocksDBCQWriteProgress, admin, remoting.On(b.handleCheckRocksDBQueues)),
+		on(code.ExportRocksDBConfigToJSON, admin, remoting.On(b.handleExportRocksDB)),
+		on(code.GetBrokerHAStatus, admin, b.handleHAStatus),
+		on(code.GetBrokerEpochCache, admin, b.handleEpochCache),
+		on(code.SetCommitLogReadMode, admin, remoting.On(b.handleReadMode)),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/castor-mq/castor/conf"
 	"github.com/castor-mq/castor/message"
 	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/body"
@@ -28,19 +29,28 @@ import (
 // sendPath is what sends share.
 type sendPath struct {
 	ops      sync.Pool // *sendOp
-	suffix   []byte    // the properties that the broker adds to every message, after a separator
-	context  header.SendContext
+	fixed    atomic.Pointer[sendFixed]
 	uniqBase [8]byte // of the unique keys that the broker makes
 	uniqNext atomic.Uint64
 }
 
+// sendFixed is what the configuration adds to every message and answer. It is immutable.
+type sendFixed struct {
+	suffix  []byte // properties, after a separator
+	context header.SendContext
+}
+
+// configure takes a changed configuration.
+func (p *sendPath) configure(c *conf.Broker) {
+	suffix := []byte{message.PropSeparator}
+	suffix = message.AppendProp(suffix, message.PropMsgRegion, c.RegionId)
+	suffix = message.AppendProp(suffix, message.PropTraceOn, strconv.FormatBool(c.TraceOn))
+	suffix = message.AppendProp(suffix, message.PropCluster, c.BrokerClusterName)
+	p.fixed.Store(&sendFixed{suffix, header.SendContext{MsgRegion: c.RegionId, TraceOn: header.Some(c.TraceOn)}})
+}
+
 func (p *sendPath) init(b *Broker) {
-	c := b.conf.Load()
-	p.context = header.SendContext{MsgRegion: c.RegionId, TraceOn: header.Some(c.TraceOn)}
-	p.suffix = []byte{message.PropSeparator}
-	p.suffix = message.AppendProp(p.suffix, message.PropMsgRegion, c.RegionId)
-	p.suffix = message.AppendProp(p.suffix, message.PropTraceOn, strconv.FormatBool(c.TraceOn))
-	p.suffix = message.AppendProp(p.suffix, message.PropCluster, c.BrokerClusterName)
+	p.configure(b.conf.Load())
 	_, _ = crand.Read(p.uniqBase[:])
 	p.ops.New = func() any { return &sendOp{b: b} }
 }
@@ -97,7 +107,7 @@ func (op *sendOp) Done(err error) {
 		QueueID:       op.queueID,
 		QueueOffset:   op.entries[0].QueueOffset,
 		TransactionID: unsafe.String(unsafe.SliceData(op.uniq), len(op.uniq)),
-		SendContext:   op.b.sends.context,
+		SendContext:   op.b.sends.fixed.Load().context,
 	}
 	op.ticket.Put(rc, remark, &op.resp, nil)
 	op.b.holds.answered(op.ticket.Conn)
@@ -117,7 +127,7 @@ func (b *Broker) handleSend(r *remoting.Request, h *header.SendMessageRequest) e
 func (b *Broker) refuseSend(r *remoting.Request, err error) error {
 	var refused *code.Error
 	if errors.As(err, &refused) && refused.Code != code.SystemError {
-		r.Reply(refused.Code, refused.Remark, &b.sends.context, nil)
+		r.Reply(refused.Code, refused.Remark, &b.sends.fixed.Load().context, nil)
 		return nil
 	}
 	return err
@@ -284,7 +294,7 @@ func (b *Broker) finishProps(op *sendOp, d *message.Draft, p *sendProps) error {
 	} else {
 		op.uniq = append(op.uniq, p.unique...)
 	}
-	add := b.sends.suffix
+	add := b.sends.fixed.Load().suffix
 	if len(op.props) > 0 {
 		add = add[1:]
 	}
