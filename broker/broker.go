@@ -70,6 +70,7 @@ type Broker struct {
 	holds   *holds
 	clients *clients
 	locks   *locks
+	delays  *schedule
 	names   *registrar
 	sends   sendPath
 	stats   *stats
@@ -123,6 +124,7 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	b.holds = newHolds(b)
 	b.clients = newClients(b)
 	b.locks = newLocks(b)
+	b.delays = newSchedule(b)
 	b.names = newRegistrar(b)
 	b.sends.init(b)
 	b.stats = newStats(b)
@@ -219,6 +221,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	services.Go("holds", b.holds.run)
 	services.Go("clients", b.clients.run)
 	services.Go("housekeeping", b.housekeeping)
+	services.Go("schedule", b.delays.run)
 	services.Go("statistics", b.stats.run)
 	services.Go("server", b.server.Run)
 	if b.fast != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,9 +196,7 @@ func propText(props ...string) string {
 // pull reads a queue from offset on, without waiting, as a consumer of every message.
 func (p *peer) pull(group, topic string, queue int32, offset int64) (code.Response, []message.View) {
 	p.b.t.Helper()
-	h := header.PullMessageRequest{ConsumerGroup: group, Topic: topic, QueueID: queue, QueueOffset: offset, MaxMsgNums: 32, SysFlag: pullSubscription,
-		Subscription: "*", ExpressionType: typeTag}
-	r := p.call(code.PullMessage, &h, nil)
+	r := p.call(code.PullMessage, pullRequest(group, topic, queue, offset), nil)
 	return code.Response(r.Code), p.records(r.Body)
 }
 
@@ -262,4 +261,16 @@ func decode[T any](t testing.TB, text []byte) T {
 		t.Fatal(fmt.Errorf("%w in %s", err, text))
 	}
 	return v
+}
+
+func sorted(list []string) []string {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return list
+}
+
+// pullRequest asks for every message of a queue from offset on.
+func pullRequest(group, topic string, queue int32, offset int64) *header.PullMessageRequest {
+	return &header.PullMessageRequest{ConsumerGroup: group, Topic: topic, QueueID: queue, QueueOffset: offset, MaxMsgNums: 32, SysFlag: pullSubscription,
+		Subscription: "*", ExpressionType: typeTag}
 }

@@ -98,7 +98,6 @@ func (b *Broker) handleLock(r *remoting.Request, _ *header.LockBatchMqRequest) e
 	}
 	op := &lockOp{l: b.locks, owner: q.ClientID}
 	wait, err := b.locks.take(op, q.ConsumerGroup, q.MqSet, r.Park())
-	b.store.Advance()
 	if err != nil {
 		b.log.Warn("locks could not be written; clients ask again", zap.String("group", q.ConsumerGroup), zap.Error(err))
 	}
@@ -148,7 +147,7 @@ func (l *locks) take(op *lockOp, group string, queues []body.MessageQueue, t rem
 	return err == nil && op.ticket != nil, err
 }
 
-// appendLocked appends changes of locks in the order in which they were decided. The caller advances the store.
+// appendLocked appends changes of locks in the order in which they were decided. The store is to be advanced afterwards.
 func (l *locks) appendLocked(op *lockOp, changes []state.Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -231,7 +230,6 @@ func (b *Broker) handleUnlock(r *remoting.Request, _ *header.UnlockBatchMqReques
 	case !some:
 		return r.OK(nil, nil)
 	}
-	b.store.Advance()
 	return nil
 }
 

@@ -21,6 +21,7 @@ func (b *Broker) routes() []remoting.Route {
 		on(code.SendBatchMessage, nil, send),
 		on(code.PullMessage, nil, pull),
 		on(code.LitePullMessage, nil, pull),
+		on(code.ConsumerSendMsgBack, nil, remoting.On(b.handleSendBack)),
 
 		// Offsets.
 		on(code.UpdateConsumerOffset, nil, remoting.On(b.handleUpdateOffset)),

@@ -301,7 +301,7 @@ func (b *Broker) finishProps(op *sendOp, d *message.Draft, p *sendProps) error {
 	op.props = append(op.props, add...)
 	op.kind = p.kind()
 	if p.delay > 0 {
-		b.delay(op, d, p.delay)
+		op.props = b.delay(op.props, d, p.delay)
 	} else if err := b.timer(p); err != nil {
 		return err
 	}
@@ -312,12 +312,14 @@ func (b *Broker) finishProps(op *sendOp, d *message.Draft, p *sendProps) error {
 	return nil
 }
 
-// delay sends the message through the queue of its delay level (HookUtils.transformDelayLevelMessage).
-func (b *Broker) delay(op *sendOp, d *message.Draft, level int) {
+// delay sends a message through the queue of a delay level and appends the properties that say where it goes then
+// (HookUtils.transformDelayLevelMessage).
+func (b *Broker) delay(props []byte, d *message.Draft, level int) []byte {
 	level = min(level, b.store.MaxDelayLevel())
-	op.props = message.AppendProp(op.props, message.PropRealTopic, d.Topic)
-	op.props = message.AppendProp(op.props, message.PropRealQueueID, strconv.Itoa(int(d.QueueID)))
+	props = message.AppendProp(props, message.PropRealTopic, d.Topic)
+	props = message.AppendProp(props, message.PropRealQueueID, strconv.Itoa(int(d.QueueID)))
 	d.Topic, d.QueueID = store.ScheduleTopic, int32(level-1)
+	return props
 }
 
 // timer refuses what only a timer could deliver; a time that has passed makes an ordinary message.
@@ -485,7 +487,10 @@ func (b *Broker) retrySend(r *remoting.Request, h *header.SendMessageRequest, d 
 	if r.Version >= versionMaxReconsume && h.MaxReconsumeTimes.Ok {
 		limit = h.MaxReconsumeTimes.V
 	}
-	if d.ReconsumeTimes <= limit && !b.locks.held(group) {
+	// An ordered consumer sends a message here that has failed its last time, others one that they want again. Locks tell which
+	// it is, and for a group that is configured so its orderly consumption: locks may have expired.
+	exhausted := d.ReconsumeTimes > limit || cfg.ConsumeMessageOrderly && d.ReconsumeTimes >= limit
+	if !exhausted && !b.locks.held(group) {
 		return nil
 	}
 	if !r.OnLane() {
@@ -496,6 +501,7 @@ func (b *Broker) retrySend(r *remoting.Request, h *header.SendMessageRequest, d 
 		return fmt.Errorf("create the dead letter topic: %w", err)
 	}
 	d.Topic, d.QueueID = dlq.TopicName, 0
+	b.stats.deadLettered(cfg.GroupName, string(p.text.Lookup(message.PropRetryTopic)))
 	b.deadLetter(p)
 	return nil
 }
