@@ -150,7 +150,7 @@ func (v *View) Verify(phyOffset int64) error {
 	if v.bodyLen > 0 && BodyCRC(v.Body()) != binary.BigEndian.Uint32(v.b[atBodyCRC:]) {
 		return fmt.Errorf("%w: body", ErrCRC)
 	}
-	if sum, ok := recordCRC(v.b); ok && sum != crc32.ChecksumIEEE(v.b[:len(v.b)-crcReserve])&0x7FFFFFFF {
+	if sum, ok := recordCRC(v.Properties()); ok && sum != crc32.ChecksumIEEE(v.b[:len(v.b)-crcReserve])&0x7FFFFFFF {
 		return fmt.Errorf("%w: record", ErrCRC)
 	}
 	return nil
@@ -380,9 +380,14 @@ func appendRecordCRC(dst []byte, start int) []byte {
 	return append(dst, PropSeparator)
 }
 
-// recordCRC reads the checksum property at the end of a record.
-func recordCRC(b []byte) (sum uint32, ok bool) {
-	p := b[len(b)-crcReserve:]
+// recordCRC reads the checksum at the end of a property text. It must be a property of its own: a client may end the value of
+// another one like that, and a record that does not match its checksum would be cut off by recovery, with all that follows it.
+func recordCRC(p Props) (sum uint32, ok bool) {
+	at := len(p) - crcReserve
+	if at < 0 || at > 0 && p[at-1] != PropSeparator {
+		return 0, false
+	}
+	p = p[at:]
 	if string(p[:len(crcName)]) != crcName || p[len(crcName)] != NameSeparator || p[crcReserve-1] != PropSeparator {
 		return 0, false
 	}

@@ -118,3 +118,26 @@ func FuzzBatch(f *testing.F) {
 		}
 	})
 }
+
+// TestValueThatLooksLikeAChecksum: only a property of its own is one.
+func TestValueThatLooksLikeAChecksum(t *testing.T) {
+	for text, valid := range map[string]bool{
+		"a\x01b__CRC32#\x011234567890\x02":     true,
+		"\x01__CRC32#\x011234567890\x02":       true,
+		"__CRC32#\x011234567890\x02":           false, // no client's: the broker drops it from what it is sent
+		"a\x01b\x02__CRC32#\x011234567890\x02": false,
+	} {
+		d := fill(Draft{})
+		d.Properties, d.MoreProperties = []byte(text), nil
+		if err := d.Prepare(); err != nil {
+			t.Fatal(err)
+		}
+		var v View
+		if err := v.Parse(d.Encode(nil, 5, 1024, 1700000000123)); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Verify(1024); (err == nil) != valid {
+			t.Errorf("properties %q: %v", text, err)
+		}
+	}
+}
