@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -334,4 +335,17 @@ func until(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("still not: %s", what)
 		}
 	}
+}
+
+// kill starts the broker on a copy of the store as it is on disk while the broker runs: what a broker finds that was killed.
+func (c *cluster) kill() {
+	c.t.Helper()
+	was := c.keys["storePathRootDir"]
+	copied := filepath.Join(c.t.TempDir(), "store")
+	if err := os.CopyFS(copied, os.DirFS(was)); err != nil {
+		c.t.Fatal(err)
+	}
+	c.stopBroker()
+	c.keys["storePathRootDir"] = copied
+	c.startBroker()
 }
