@@ -62,6 +62,7 @@ type Broker struct {
 	server  *remoting.Server
 	fast    *remoting.Server // listenPort - 2; nil if it is off
 	client  *remoting.Client
+	tls     *remoting.TLS
 	filters filter.Cache
 	lanes   lanes
 
@@ -107,12 +108,16 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	b := &Broker{log: o.Log, clk: o.Clock, fs: o.FS, client: remoting.NewClient(nil, nil)}
+	b := &Broker{log: o.Log, clk: o.Clock, fs: o.FS}
 	b.conf.Store(cfg)
 	sc, err := StoreConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
+	if b.tls, err = remoting.NewTLS(cfg.TLS, o.FS, o.Clock, o.Log.Named("tls")); err != nil {
+		return nil, err
+	}
+	b.client = remoting.NewClient(nil, b.tls.Client())
 	if err := b.listen(cfg); err != nil {
 		return nil, err
 	}
@@ -147,7 +152,9 @@ func (b *Broker) listen(cfg *conf.Broker) error {
 	bind := func(port int32) (*remoting.Server, error) {
 		return remoting.NewServer(remoting.ServerConfig{
 			Addr:        net.JoinHostPort(cfg.BindAddress, strconv.Itoa(int(port))),
-			Mode:        remoting.TLSMode(cfg.TLSServerMode),
+			Mode:        b.tls.Mode(),
+			TLS:         b.tls.Server,
+			SendBuffer:  int(cfg.ServerSocketSndBufSize), ReceiveBuffer: int(cfg.ServerSocketRcvBufSize),
 			IdleTimeout: time.Duration(cfg.ServerChannelMaxIdleTimeSeconds) * time.Second,
 		}, router, b.log.Named("remoting"))
 	}
@@ -223,6 +230,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	services.Go("housekeeping", b.housekeeping)
 	services.Go("schedule", b.delays.run)
 	services.Go("statistics", b.stats.run)
+	services.Go("certificates", b.tls.Run)
 	services.Go("server", b.server.Run)
 	if b.fast != nil {
 		services.Go("fast server", b.fast.Run)

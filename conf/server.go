@@ -28,7 +28,7 @@ type TLS struct {
 	// Whether the server takes encrypted connections (permissive: both kinds on one port; enforcing: no others).
 	TLSServerMode string `conf:"tls.server.mode" default:"permissive" enum:"disabled,permissive,enforcing" apply:"restart"`
 	// Use a certificate made at start, which proves nothing, while no certificate is given, and do not check the peer's.
-	TLSTestModeEnable bool `conf:"tls.test.mode.enable" default:"true" apply:"restart"`
+	TLSTestModeEnable bool `conf:"tls.test.mode.enable" default:"false" apply:"restart"`
 	// File of the server's private key, PEM.
 	TLSServerKeyPath string `conf:"tls.server.keyPath" apply:"deny"`
 	// Password of that file.

@@ -2,7 +2,6 @@ package namesrv
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -38,7 +37,6 @@ type Options struct {
 	Clock    clock.Clock
 	FS       vfs.FS
 	Registry prometheus.Registerer // nil: no metrics
-	TLS      func() *tls.Config    // of each encrypted connection; nil: there are none
 }
 
 // Server is a name server.
@@ -62,6 +60,7 @@ type Server struct {
 	closed   []Link        // connections of brokers that have ended; as many as there were connections
 	wake     chan struct{} // closed is not empty
 	notices  chan Notice
+	tls      *remoting.TLS
 }
 
 // New reads the key-value configuration and binds the port. Nothing is served before Run.
@@ -84,11 +83,15 @@ func New(cfg *conf.Namesrv, opts Options) (*Server, error) {
 	if s.metrics, err = newMetrics(opts.Registry); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
+	if s.tls, err = remoting.NewTLS(cfg.TLS, opts.FS, opts.Clock, opts.Log); err != nil {
+		return nil, err
+	}
 	s.publish(&Effects{Brokers: true})
 	router := remoting.NewRouter(opts.Log, s.routes())
 	router.OnClose = s.disconnected
 	s.remote, err = remoting.NewServer(remoting.ServerConfig{
-		Addr: net.JoinHostPort(cfg.BindAddress, strconv.Itoa(int(cfg.ListenPort))), Mode: remoting.TLSMode(cfg.TLSServerMode), TLS: opts.TLS,
+		Addr: net.JoinHostPort(cfg.BindAddress, strconv.Itoa(int(cfg.ListenPort))), Mode: s.tls.Mode(), TLS: s.tls.Server,
+		SendBuffer: int(cfg.ServerSocketSndBufSize), ReceiveBuffer: int(cfg.ServerSocketRcvBufSize),
 		IdleTimeout: time.Duration(cfg.ServerChannelMaxIdleTimeSeconds) * time.Second,
 	}, router, opts.Log)
 	return s, err
@@ -100,11 +103,12 @@ func (s *Server) Addr() *net.TCPAddr { return s.remote.Addr() }
 // Run serves until ctx ends, or until something fails that it cannot serve without.
 func (s *Server) Run(ctx context.Context) error {
 	g := lifecycle.New(ctx)
-	client := remoting.NewClient(nil, nil)
+	client := remoting.NewClient(nil, s.tls.Client())
 	defer client.Close()
 	for _, lane := range []*remoting.Lane{s.registrations, s.liveness, s.admin} {
 		lane.Run(g)
 	}
+	g.Go("certificates", s.tls.Run)
 	g.Go("scan", s.scan)
 	g.Go("departures", s.departures)
 	g.Go("notices", func(ctx context.Context) error { return s.notify(ctx, client) })

@@ -14,6 +14,7 @@ import (
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/namesrv"
+	"github.com/castor-mq/castor/remoting"
 )
 
 // serverFlags are the arguments that Java's start-up classes take, and a few of ours.
@@ -60,7 +61,13 @@ func load[T any, P conf.Of[T]](f *serverFlags) (*T, *zap.Logger, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	over := map[string]string{}
+	over, err := remoting.TLSOverrides(vfs.OS{}, tlsConfigFile())
+	if err != nil {
+		return nil, nil, err
+	}
+	if over == nil {
+		over = map[string]string{}
+	}
 	if f.names != "" {
 		over["namesrvAddr"] = f.names
 	}
@@ -83,6 +90,14 @@ func load[T any, P conf.Of[T]](f *serverFlags) (*T, *zap.Logger, error) {
 		log.Warn("configuration", zap.String("file", f.file), zap.Stringer("finding", finding))
 	}
 	return cfg, log, nil
+}
+
+// tlsConfigFile is the file of tls.* keys that is stronger than a component's own; TLS_CONFIG_FILE names another.
+func tlsConfigFile() string {
+	if path := os.Getenv("TLS_CONFIG_FILE"); path != "" {
+		return path
+	}
+	return remoting.TLSConfigFile
 }
 
 func newLogger(f *serverFlags) (*zap.Logger, error) {
