@@ -151,10 +151,10 @@ func (b *Broker) listen(cfg *conf.Broker) error {
 	router.OnClose = func(c *remoting.Conn) { b.clients.closed(c) }
 	bind := func(port int32) (*remoting.Server, error) {
 		return remoting.NewServer(remoting.ServerConfig{
-			Addr:        net.JoinHostPort(cfg.BindAddress, strconv.Itoa(int(port))),
-			Mode:        b.tls.Mode(),
-			TLS:         b.tls.Server,
-			SendBuffer:  int(cfg.ServerSocketSndBufSize), ReceiveBuffer: int(cfg.ServerSocketRcvBufSize),
+			Addr:       net.JoinHostPort(cfg.BindAddress, strconv.Itoa(int(port))),
+			Mode:       b.tls.Mode(),
+			TLS:        b.tls.Server,
+			SendBuffer: int(cfg.ServerSocketSndBufSize), ReceiveBuffer: int(cfg.ServerSocketRcvBufSize),
 			IdleTimeout: time.Duration(cfg.ServerChannelMaxIdleTimeSeconds) * time.Second,
 		}, router, b.log.Named("remoting"))
 	}

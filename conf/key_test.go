@@ -69,7 +69,6 @@ func TestDefaultsAreJavas(t *testing.T) {
 		"listenPort":           "set by each process while it starts",
 		"minInSyncReplicas":    "0 chooses by the size of the set",
 		"allAckInSyncStateSet": "Java's default loses acknowledged messages",
-		"tls.test.mode.enable": "a made-up certificate must be asked for",
 		"storePathRootDir":     "below the home directory",
 		"kvConfigPath":         "below the home directory",
 		"configStorePath":      "below the home directory",
