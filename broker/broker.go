@@ -78,6 +78,7 @@ type Broker struct {
 	changes configChanges
 
 	assigner *assigner
+	metrics  *exporter // nil if they are off
 }
 
 // lanes are where requests that may block run.
@@ -167,6 +168,9 @@ func (b *Broker) listen(cfg *conf.Broker) error {
 			return err
 		}
 	}
+	if b.metrics, err = newExporter(b, cfg); err != nil {
+		return err
+	}
 	ip, err := netip.ParseAddr(cfg.BrokerIP1)
 	if err != nil {
 		return fmt.Errorf("brokerIP1=%s is no address: %w", cfg.BrokerIP1, err)
@@ -234,6 +238,9 @@ func (b *Broker) Run(ctx context.Context) error {
 	services.Go("server", b.server.Run)
 	if b.fast != nil {
 		services.Go("fast server", b.fast.Run)
+	}
+	if b.metrics != nil {
+		services.Go("metrics", b.metrics.run)
 	}
 	services.Go("name servers", b.names.run)
 	b.log.Info("broker started", zap.String("name", b.conf.Load().BrokerName), zap.String("address", b.addr))

@@ -254,6 +254,16 @@ func (d *durations) add(took time.Duration, err error, system bool) {
 	}
 }
 
+func (d *durations) snapshot() map[[2]string]durationRow {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make(map[[2]string]durationRow, len(d.rows))
+	for k, row := range d.rows {
+		out[k] = *row
+	}
+	return out
+}
+
 // yesNo is a truth value as metrics' labels say it.
 func yesNo(b bool) string {
 	if b {
