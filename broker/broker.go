@@ -66,16 +66,17 @@ type Broker struct {
 	filters filter.Cache
 	lanes   lanes
 
-	topics  *topics
-	offsets *offsets
-	holds   *holds
-	clients *clients
-	locks   *locks
-	delays  *schedule
-	names   *registrar
-	sends   sendPath
-	stats   *stats
-	changes configChanges
+	topics     *topics
+	offsets    *offsets
+	holds      *holds
+	clients    *clients
+	locks      *locks
+	delays     *schedule
+	broadcasts *broadcasts
+	names      *registrar
+	sends      sendPath
+	stats      *stats
+	changes    configChanges
 
 	assigner *assigner
 	metrics  *exporter // nil if they are off
@@ -131,6 +132,7 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	b.clients = newClients(b)
 	b.locks = newLocks(b)
 	b.delays = newSchedule(b)
+	b.broadcasts = newBroadcasts(b)
 	b.names = newRegistrar(b)
 	b.sends.init(b)
 	b.stats = newStats(b)

@@ -138,6 +138,16 @@ func (c *clients) consumer(group, id string) (found member, ok bool) {
 	return found, ok
 }
 
+// memberID returns the client id of a connection in a consumer group, "" if it is not in it.
+func (c *clients) memberID(group string, conn *remoting.Conn) string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if g := c.consumers[group]; g != nil && g.members[conn] != nil {
+		return g.members[conn].id
+	}
+	return ""
+}
+
 // producer returns the newest connection of a client that is in any producer group, nil if there is none.
 func (c *clients) producer(id string) *remoting.Conn {
 	c.mu.RLock()

@@ -14,6 +14,7 @@ type chore struct {
 // chores lists what keeps the broker's own tables small.
 func (b *Broker) chores() []chore {
 	return []chore{
+		{5 * time.Second, b.broadcasts.keep},
 		{10 * time.Second, func(now int64) { b.clients.expire(now - b.conf.Load().ChannelExpiredTimeout) }},
 		{time.Minute, b.locks.sweep},
 	}

@@ -229,20 +229,31 @@ func (b *Broker) handleQueryOffset(r *remoting.Request, h *header.QueryConsumerO
 	if !h.SetZeroIfNotFound.Or(true) {
 		return code.New(code.QueryNotFound, "Not found, do not set to zero, maybe this group boot first")
 	}
-	if q := b.store.Queues.Get(h.Topic, h.QueueID); q != nil && q.Min() <= 0 && q.Max() > 0 {
-		var first [1]queue.Unit
-		read := q.Read
-		if !r.OnLane() {
-			read = q.ReadCached
-		}
-		switch _, err := read(0, first[:]); {
-		case errors.Is(err, vfs.ErrWouldBlock):
-			return b.lanes.query.Redo()
-		case err == nil && b.store.Dispatched()-first[0].Phy <= youngBytes:
-			return r.OK(&header.QueryConsumerOffsetResponse{Offset: 0}, nil)
-		}
+	young, err := b.young(b.store.Queues.Get(h.Topic, h.QueueID), r.OnLane())
+	switch {
+	case err != nil:
+		return b.lanes.query.Redo()
+	case young:
+		return r.OK(&header.QueryConsumerOffsetResponse{Offset: 0}, nil)
 	}
 	return code.New(code.QueryNotFound, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
+}
+
+// young tells whether a queue is whole and began not long ago. If it may not block, the error vfs.ErrWouldBlock means that it must.
+func (b *Broker) young(q *queue.Queue, mayBlock bool) (bool, error) {
+	if q == nil || q.Min() > 0 || q.Max() == 0 {
+		return false, nil
+	}
+	read := q.ReadCached
+	if mayBlock {
+		read = q.Read
+	}
+	var first [1]queue.Unit
+	_, err := read(0, first[:])
+	if errors.Is(err, vfs.ErrWouldBlock) {
+		return false, err
+	}
+	return err == nil && b.store.Dispatched()-first[0].Phy <= youngBytes, nil
 }
 
 // youngBytes is how far behind the end of the log a queue's first message may lie for the queue to count as young.

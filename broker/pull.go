@@ -80,7 +80,15 @@ func (b *Broker) pullFirst(r *remoting.Request, h *header.PullMessageRequest, q 
 	op := pullOps.Get().(*pullOp)
 	defer pullOps.Put(op)
 	f := sub.filter(h.Topic, b.conf.Load())
-	if offset, ok := b.offsets.takeReset(h.ConsumerGroup, topic.TopicName, h.QueueID); ok {
+	offset, reset := b.offsets.takeReset(h.ConsumerGroup, topic.TopicName, h.QueueID)
+	broadcast := b.broadcasts.reader(r.Conn, h)
+	if broadcast != "" && !reset {
+		var err error
+		if offset, reset, err = b.broadcasts.start(broadcast, h, q, r.OnLane()); err != nil {
+			return b.lanes.pull.Redo()
+		}
+	}
+	if reset {
 		op.plan.Reset(offset, q)
 	} else if err := b.store.Read(&op.plan, q, h.QueueOffset, b.limits(h), f, !r.OnLane()); errors.Is(err, store.ErrCold) {
 		return b.lanes.pull.Redo()
@@ -88,6 +96,9 @@ func (b *Broker) pullFirst(r *remoting.Request, h *header.PullMessageRequest, q 
 		return err
 	}
 	rc := pullCode(&op.plan, h.QueueOffset)
+	if broadcast != "" {
+		b.broadcasts.pulled(broadcast, h, &op.plan, rc)
+	}
 	if rc == code.PullNotFound && h.SysFlag&pullSuspend != 0 {
 		if q == nil { // so that there is something to watch
 			q = b.store.Queues.GetOrCreate(topic.TopicName, h.QueueID)

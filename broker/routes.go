@@ -14,6 +14,7 @@ func (b *Broker) routes() []remoting.Route {
 	query, admin := b.lanes.query, b.lanes.admin
 	send := remoting.On(b.handleSend)
 	pull := remoting.On(b.handlePull)
+	reply := remoting.On(b.handleReply)
 	return []remoting.Route{
 		// Messages.
 		on(code.SendMessage, nil, send),
@@ -22,6 +23,10 @@ func (b *Broker) routes() []remoting.Route {
 		on(code.PullMessage, nil, pull),
 		on(code.LitePullMessage, nil, pull),
 		on(code.ConsumerSendMsgBack, nil, remoting.On(b.handleSendBack)),
+		on(code.SendReplyMessage, nil, reply),
+		on(code.SendReplyMessageV2, nil, reply),
+		on(code.QueryMessage, query, remoting.On(b.handleQueryMessage)),
+		on(code.ViewMessageByID, query, remoting.On(b.handleViewMessage)),
 
 		// Offsets.
 		on(code.UpdateConsumerOffset, nil, remoting.On(b.handleUpdateOffset)),

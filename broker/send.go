@@ -96,6 +96,14 @@ func (op *sendOp) Done(err error) {
 	if rc != code.ServiceNotAvailable {
 		op.b.stats.stored(op.drafts, op.kind, op.entries[0].StoreTimestamp)
 	}
+	op.fill()
+	op.ticket.Put(rc, remark, &op.resp, nil)
+	op.b.holds.answered(op.ticket.Conn)
+	op.b.sends.put(op)
+}
+
+// fill makes the header of the answer: where the messages are. It aliases op.
+func (op *sendOp) fill() {
 	for i := range op.entries {
 		if i > 0 {
 			op.ids = append(op.ids, ',')
@@ -109,9 +117,6 @@ func (op *sendOp) Done(err error) {
 		TransactionID: unsafe.String(unsafe.SliceData(op.uniq), len(op.uniq)),
 		SendContext:   op.b.sends.fixed.Load().context,
 	}
-	op.ticket.Put(rc, remark, &op.resp, nil)
-	op.b.holds.answered(op.ticket.Conn)
-	op.b.sends.put(op)
 }
 
 // handleSend serves SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE (SendMessageProcessor).
@@ -153,7 +158,7 @@ func (b *Broker) send(r *remoting.Request, h *header.SendMessageRequest) error {
 	}
 	if err == nil {
 		op.ticket = r.Park()
-		err = b.append(op)
+		err = b.append(op, op)
 	}
 	if err != nil {
 		b.sends.put(op)
@@ -162,8 +167,8 @@ func (b *Broker) send(r *remoting.Request, h *header.SendMessageRequest) error {
 	return nil
 }
 
-// append stores the drafts of op. The reply is parked: Done sends it.
-func (b *Broker) append(op *sendOp) error {
+// append stores the drafts of op and has w told when they are confirmed.
+func (b *Broker) append(op *sendOp, w store.Waiter) error {
 	for i := range op.drafts {
 		d := &op.drafts[i]
 		if err := d.Prepare(); err != nil {
@@ -176,7 +181,7 @@ func (b *Broker) append(op *sendOp) error {
 		}
 		op.entries = append(op.entries, commitlog.Entry{Draft: d, Next: &q.Next})
 	}
-	return b.putError(b.store.Append(op.entries, op))
+	return b.putError(b.store.Append(op.entries, w))
 }
 
 // putError says on the wire why nothing was stored.

@@ -13,7 +13,6 @@ import (
 	"github.com/castor-mq/castor/remoting/header"
 	"github.com/castor-mq/castor/store"
 	"github.com/castor-mq/castor/store/commitlog"
-	"github.com/castor-mq/castor/store/state"
 )
 
 // firstRetryLevel is the delay level of a message's first retry; each further one takes the next.
@@ -34,9 +33,12 @@ func (b *Broker) handleSendBack(r *remoting.Request, h *header.ConsumerSendMsgBa
 	if group.RetryQueueNums <= 0 {
 		return r.OK(nil, nil) // the group wants no retries
 	}
+	if !r.OnLane() && !b.store.Log.Hot(h.Offset) {
+		return b.lanes.query.Redo()
+	}
 	var v message.View
-	if err := b.recordFor(r, h.Offset, &v); err != nil {
-		return err
+	if !b.record(h.Offset, &v) {
+		return code.New(code.SystemError, "look message by offset failed, %d", h.Offset)
 	}
 	if !isMessage(&v, h.OriginMsgID) {
 		return code.New(code.SystemError, "look message by offset failed, %d: the message there is another", h.Offset)
@@ -69,22 +71,6 @@ func (b *Broker) handleSendBack(r *remoting.Request, h *header.ConsumerSendMsgBa
 			b.stats.deadLettered(group.GroupName, origin)
 		}
 	})
-}
-
-// recordFor reads a record for a request; one that is on disk is read in the query lane.
-func (b *Broker) recordFor(r *remoting.Request, offset int64, v *message.View) error {
-	gone := code.New(code.SystemError, "look message by offset failed, %d", offset)
-	if offset < 0 || offset >= b.store.Confirmed() {
-		return gone
-	}
-	if !b.store.Log.Hot(offset) && !r.OnLane() {
-		return b.lanes.query.Redo()
-	}
-	_, err := b.store.Log.Record(offset, nil, v)
-	if err != nil || strings.HasPrefix(string(v.Topic()), state.InternalPrefix) {
-		return gone
-	}
-	return nil
 }
 
 // isMessage tells whether a record is the message that a client knows under id: by its unique key, or by the id made of address
