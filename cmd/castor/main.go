@@ -1,5 +1,5 @@
 // Command castor is all of Castor in one binary. Each process of a cluster is a subcommand; under the names that RocketMQ users
-// know (mqnamesrv, mqbroker) it acts as that subcommand.
+// know (mqnamesrv, mqbroker, mqcontroller) it acts as that subcommand.
 package main
 
 import (
@@ -28,6 +28,7 @@ func table() []command {
 	return []command{
 		{"namesrv", "mqnamesrv", "run a name server", runNamesrv},
 		{"broker", "mqbroker", "run a broker", runBroker},
+		{"controller", "mqcontroller", "run a controller, which elects masters", runController},
 		{"dev", "", "run a whole cluster in this process and watch a message travel", runDev},
 		{"doctor", "", "check a store or a running broker and say what is wrong", runDoctor},
 		{"store", "", "export a store's metadata for a Java broker", runStore},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/castor-mq/castor/broker"
 	"github.com/castor-mq/castor/conf"
+	"github.com/castor-mq/castor/controller"
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/namesrv"
@@ -139,6 +140,23 @@ func runNamesrv(ctx context.Context, args []string) error {
 		return err
 	}
 	log.Info("name server started", zap.Stringer("address", s.Addr()))
+	return s.Run(ctx)
+}
+
+func runController(ctx context.Context, args []string) error {
+	f, err := parseServerFlags("castor controller", args)
+	if err != nil {
+		return done(err)
+	}
+	cfg, log, err := load[conf.Controller](f)
+	if err != nil {
+		return done(err)
+	}
+	s, err := controller.New(cfg, controller.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
+	if err != nil {
+		return err
+	}
+	log.Info("controller started", zap.Stringer("address", s.Addr()))
 	return s.Run(ctx)
 }
 

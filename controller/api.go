@@ -1,0 +1,488 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/conf"
+	"github.com/castor-mq/castor/internal/fastjson"
+	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/remoting/body"
+	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
+)
+
+// routes says which request is served by what. What needs the quorum is parked until it has decided, so no handler blocks.
+// Java: ControllerRequestProcessor.
+func (s *Server) routes() []remoting.Route {
+	return []remoting.Route{
+		{Code: code.ControllerAlterSyncStateSet, Serve: remoting.On(s.alterSyncStateSet)},
+		{Code: code.ControllerElectMaster, Serve: remoting.On(s.electMaster)},
+		{Code: code.ControllerRegisterBroker, Serve: remoting.On(s.registerBroker)},
+		{Code: code.ControllerGetReplicaInfo, Serve: remoting.On(s.replicaInfo)},
+		{Code: code.ControllerGetMetadataInfo, Serve: s.metadata},
+		{Code: code.ControllerGetSyncStateData, Serve: s.syncStateData},
+		{Code: code.ControllerGetNextBrokerID, Serve: remoting.On(s.nextBrokerID)},
+		{Code: code.ControllerApplyBrokerID, Serve: remoting.On(s.applyBrokerID)},
+		{Code: code.CleanBrokerData, Serve: remoting.On(s.cleanBrokerData)},
+		{Code: code.BrokerHeartbeat, Serve: remoting.On(s.heartbeat)},
+		{Code: code.GetControllerConfig, Lane: s.admin, Serve: s.getConfig},
+		{Code: code.UpdateControllerConfig, Lane: s.admin, Serve: s.updateConfig},
+		{Code: quorumCode, Serve: s.fromController},
+	}
+}
+
+// Ext fields of our own brokers' registrations; Java's do not send them.
+const (
+	// fieldInherits: "true" says that the broker can be elected with a set of more than itself.
+	fieldInherits = "inheritsSyncStateSet"
+	// fieldMinInSync is the smallest set with which the broker, as a master, acknowledges or confirms anything.
+	fieldMinInSync = "minInSyncReplicas"
+	// fieldLeader is an ext field of CONTROLLER_NOT_LEADER: where the leader is.
+	fieldLeader = "controllerLeaderAddress"
+)
+
+const (
+	// maxName bounds names and addresses in bytes, maxCheckCode a registration's check code.
+	maxName      = 255
+	maxCheckCode = 512
+)
+
+// checkName refuses what cannot be a name or an address.
+func checkName(field, name string) error {
+	switch {
+	case name == "":
+		return code.New(code.InvalidParameter, "field %s is missing", field)
+	case len(name) > maxName:
+		return code.New(code.InvalidParameter, "field %s has %d bytes, at most %d are allowed", field, len(name), maxName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return code.New(code.InvalidParameter, "field %s holds control characters or no UTF-8: %q", field, name)
+	}
+	return nil
+}
+
+// call is a request that waits for the quorum.
+type call struct {
+	remoting.Ticket
+	s     *Server
+	code  code.Request
+	since time.Time
+}
+
+func (s *Server) park(r *remoting.Request) call {
+	return call{r.Park(), s, code.Request(r.Code), s.clock.Now()}
+}
+
+func (c call) reply(rc code.Response, remark string, h header.Appender, data []byte) {
+	var b remoting.Body
+	if data != nil {
+		b = remoting.Bytes(data)
+	}
+	c.s.metrics.served(c.code, rc, c.s.clock.Now().Sub(c.since))
+	c.Reply(rc, remark, h, b)
+}
+
+func (c call) ok(h header.Appender, data []byte) { c.reply(code.Success, "", h, data) }
+
+// refused answers with the code of an error and the header that Java sends beside it.
+func (c call) refused(err error, h header.Appender) {
+	if err, ok := errors.AsType[*code.Error](err); ok {
+		c.reply(err.Code, err.Remark, h, nil)
+		return
+	}
+	switch {
+	case errors.Is(err, errNotLeader):
+		c.reply(code.ControllerNotLeader, "The controller is not in leader state", leaderHint(c.s.node.status.Load().Leader.Addr), nil)
+	case errors.Is(err, errBusy):
+		c.reply(code.SystemBusy, err.Error(), nil, nil)
+	default:
+		c.reply(code.SystemError, err.Error(), nil, nil)
+	}
+}
+
+// leaderHint is the header of CONTROLLER_NOT_LEADER.
+type leaderHint string
+
+// AppendFields implements header.Appender.
+func (h leaderHint) AppendFields(w *header.Writer) {
+	if h != "" {
+		w.String(fieldLeader, string(h))
+	}
+}
+
+// change has the quorum carry out a command and answers by what has come of it.
+func (s *Server) change(r *remoting.Request, c Command, refusal header.Appender, answer func(c call, res Result)) error {
+	w := s.park(r)
+	s.node.propose(c, func(res Result, err error) {
+		switch {
+		case err != nil:
+			w.refused(err, refusal)
+		case res.Err != nil && res.Err.Code != code.ControllerMasterStillExist:
+			w.refused(res.Err, refusal)
+		default:
+			answer(w, res)
+		}
+	})
+	return nil
+}
+
+// query answers from a state that is not older than the request.
+func (s *Server) query(r *remoting.Request, answer func(st *State) (header.Appender, []byte, error)) error {
+	w := s.park(r)
+	s.node.read(func(err error) {
+		var h header.Appender
+		var data []byte
+		if err == nil {
+			s.node.view(func(st *State) { h, data, err = answer(st) })
+		}
+		if err != nil {
+			w.refused(err, nil)
+			return
+		}
+		w.ok(h, data)
+	})
+	return nil
+}
+
+// groupOf returns the present state of a group, as far as this controller knows, or nil.
+func (s *Server) groupOf(name string) (g *Group) {
+	s.node.view(func(st *State) { g = st.Group(name) })
+	return g
+}
+
+// living returns the replicas of a group that are not known to be dead.
+func (s *Server) living(name string) []int64 {
+	g := s.groupOf(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return living(g, s.table, s.clock.Now())
+}
+
+func (s *Server) alterSyncStateSet(r *remoting.Request, h *header.AlterSyncStateSetRequest) error {
+	var want body.SyncStateSet
+	if err := fastjson.Unmarshal(r.Body, &want); err != nil {
+		return code.New(code.InvalidParameter, "set: %v", err)
+	}
+	if len(want.SyncStateSet) > maxReplicas {
+		return code.New(code.ControllerInvalidReplicas, "a set of %d replicas; there can be %d", len(want.SyncStateSet), maxReplicas)
+	}
+	c := &AlterSyncStateSet{
+		Name: h.BrokerName, Master: h.MasterBrokerID, MasterEpoch: h.MasterEpoch, SyncStateSetEpoch: want.SyncStateSetEpoch,
+		SyncStateSet: want.SyncStateSet, Alive: s.living(h.BrokerName),
+	}
+	return s.change(r, c, &header.AlterSyncStateSetResponse{}, func(w call, res Result) {
+		s.log.Info("SyncStateSet changed", zap.String("broker", res.Group.Name), zap.Int64("master", res.Group.Master),
+			zap.Int64s("syncStateSet", res.Group.SyncStateSet), zap.Int32("syncStateSetEpoch", res.Group.SyncStateSetEpoch))
+		w.ok(&header.AlterSyncStateSetResponse{NewSyncStateSetEpoch: res.Group.SyncStateSetEpoch}, syncStateSet(res.Group))
+	})
+}
+
+// electMaster serves a broker that asks who is master and would be it, and an operator who names one.
+func (s *Server) electMaster(r *remoting.Request, h *header.ElectMasterRequest) error {
+	b := Broker{h.BrokerName, h.BrokerID}
+	g := s.groupOf(h.BrokerName)
+	e := &Elect{Name: h.BrokerName}
+	if g != nil {
+		if _, member := g.Replicas[b.ID]; member && !h.DesignateElect {
+			s.observe(&Heartbeat{Broker: b, Link: r.Conn}) // its first heartbeat may still be on the way
+		}
+		s.mu.Lock()
+		now := s.clock.Now()
+		e = ballot(g, s.table, now)
+		master := Broker{g.Name, g.Master}
+		waiting := g.Master != noMaster && g.Master != b.ID && !s.table.Alive(master, now) && !s.table.Dead(master, now)
+		s.mu.Unlock()
+		if waiting && !h.DesignateElect && s.node.status.Load().Leading {
+			return code.New(code.ControllerElectMasterFailed, "Failed to elect a new master: broker %d is master, and it is too early to say that it is gone", g.Master)
+		}
+	}
+	e.Cluster, e.Broker, e.Unclean = h.ClusterName, h.BrokerID, s.cfg.Load().EnableElectUncleanMaster
+	e.Trigger, e.Reason = ByBroker, fmt.Sprintf("broker %d asks", h.BrokerID)
+	if h.DesignateElect || h.BrokerID <= noMaster {
+		e.Trigger, e.Reason = ByOperator, fmt.Sprintf("broker %d was named", h.BrokerID)
+	}
+	return s.change(r, e, &header.ElectMasterResponse{}, func(w call, res Result) {
+		g := res.Group
+		out := &body.ElectMasterResponseBody{SyncStateSet: g.SyncStateSet}
+		rc, remark := code.Success, ""
+		if res.Err != nil {
+			rc, remark = res.Err.Code, res.Err.Remark
+		} else {
+			addrs := map[int64]string{}
+			for id, m := range g.Replicas {
+				addrs[id] = m.Addr
+			}
+			out.BrokerMemberGroup = &body.BrokerMemberGroup{BrokerAddrs: addrs, BrokerName: g.Name, Cluster: g.Cluster}
+			out.BrokerAddrs, out.BrokerName, out.Cluster = addrs, g.Name, g.Cluster
+		}
+		w.reply(rc, remark, &header.ElectMasterResponse{
+			MasterBrokerID: header.Some(g.Master), MasterAddress: g.MasterAddr(), MasterEpoch: header.Some(g.MasterEpoch),
+			SyncStateSetEpoch: header.Some(g.SyncStateSetEpoch),
+		}, fastjson.Marshal(out))
+	})
+}
+
+func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToControllerRequest) error {
+	if err := checkName("brokerAddress", h.BrokerAddress); err != nil {
+		return err
+	}
+	inherits, _ := r.Ext(fieldInherits)
+	c := &Register{Cluster: h.ClusterName, Name: h.BrokerName, ID: h.BrokerID, Addr: h.BrokerAddress, Inherits: inherits == "true"}
+	if text, ok := r.Ext(fieldMinInSync); ok {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 1 || n > maxReplicas {
+			return code.New(code.InvalidParameter, "field %s: %.255q is no number of replicas", fieldMinInSync, text)
+		}
+		c.MinInSync = int32(n)
+	}
+	id := header.RegisterBrokerToControllerResponse{ClusterName: h.ClusterName, BrokerName: h.BrokerName}
+	return s.change(r, c, &id, func(w call, res Result) {
+		g, out := res.Group, id
+		s.mu.Lock()
+		gone := g.Master == noMaster || s.table.Dead(Broker{g.Name, g.Master}, s.clock.Now())
+		s.mu.Unlock()
+		if !gone {
+			out.MasterBrokerID, out.MasterAddress = header.Some(g.Master), g.MasterAddr()
+			out.MasterEpoch, out.SyncStateSetEpoch = header.Some(g.MasterEpoch), header.Some(g.SyncStateSetEpoch)
+		}
+		w.ok(&out, syncStateSet(g))
+	})
+}
+
+func (s *Server) replicaInfo(r *remoting.Request, h *header.GetReplicaInfoRequest) error {
+	name := h.BrokerName
+	return s.query(r, func(st *State) (header.Appender, []byte, error) {
+		g := st.Group(name)
+		if g == nil {
+			return nil, nil, code.New(code.ControllerBrokerMetadataNotExist, "Broker metadata is not existed")
+		}
+		out := &header.GetReplicaInfoResponse{MasterAddress: g.MasterAddr(), MasterEpoch: header.Some(g.MasterEpoch)}
+		if g.Master != noMaster {
+			out.MasterBrokerID = header.Some(g.Master)
+		}
+		return out, syncStateSet(g), nil
+	})
+}
+
+// metadata is answered by every controller, without the quorum.
+func (s *Server) metadata(r *remoting.Request) error {
+	st := s.node.status.Load()
+	var peers strings.Builder
+	for _, m := range st.Members {
+		fmt.Fprintf(&peers, "%s:%s;", m.ID, m.Addr)
+	}
+	return r.OK(&header.GetMetaDataResponse{
+		Group: s.group, ControllerLeaderID: st.Leader.ID, ControllerLeaderAddress: st.Leader.Addr, IsLeader: st.Leading, Peers: peers.String(),
+	}, nil)
+}
+
+func (s *Server) syncStateData(r *remoting.Request) error {
+	var names []string
+	if len(r.Body) > 0 {
+		if err := fastjson.Unmarshal(r.Body, &names); err != nil {
+			return code.New(code.InvalidParameter, "broker names: %v", err)
+		}
+	}
+	if len(names) == 0 {
+		return code.New(code.SystemError, "not set any response code") // as Java answers
+	}
+	return s.query(r, func(st *State) (header.Appender, []byte, error) {
+		table := map[string]body.ReplicasInfo{}
+		s.mu.Lock()
+		now := s.clock.Now()
+		for _, name := range names {
+			if g := st.Group(name); g != nil {
+				table[name] = replicas(g, func(id int64) bool { return s.table.Alive(Broker{name, id}, now) })
+			}
+		}
+		s.mu.Unlock()
+		return nil, fastjson.Marshal(&body.BrokerReplicasInfo{ReplicasInfoTable: table}), nil
+	})
+}
+
+// replicas is a group as tools are shown it.
+func replicas(g *Group, alive func(id int64) bool) body.ReplicasInfo {
+	out := body.ReplicasInfo{MasterAddress: g.MasterAddr(), MasterEpoch: g.MasterEpoch, SyncStateSetEpoch: g.SyncStateSetEpoch}
+	if g.Master != noMaster {
+		out.MasterBrokerID = &g.Master
+	}
+	for _, id := range slices.Sorted(maps.Keys(g.Replicas)) {
+		one := body.ReplicaIdentity{Alive: alive(id), BrokerAddress: g.Replicas[id].Addr, BrokerID: id, BrokerName: g.Name}
+		if slices.Contains(g.SyncStateSet, id) {
+			out.InSyncReplicas = append(out.InSyncReplicas, one)
+		} else {
+			out.NotInSyncReplicas = append(out.NotInSyncReplicas, one)
+		}
+	}
+	return out
+}
+
+func (s *Server) nextBrokerID(r *remoting.Request, h *header.GetNextBrokerIdRequest) error {
+	id := *h
+	return s.query(r, func(st *State) (header.Appender, []byte, error) {
+		out := &header.GetNextBrokerIdResponse{ClusterName: id.ClusterName, BrokerName: id.BrokerName, NextBrokerID: 1}
+		g := st.Group(id.BrokerName)
+		switch {
+		case g != nil && g.Cluster != id.ClusterName:
+			return nil, nil, code.New(code.ControllerBrokerIDInvalid, "broker name %s belongs to cluster %s", g.Name, g.Cluster)
+		case g != nil:
+			out.NextBrokerID = g.NextID
+		}
+		return out, nil, nil
+	})
+}
+
+func (s *Server) applyBrokerID(r *remoting.Request, h *header.ApplyBrokerIdRequest) error {
+	if err := errors.Join(checkName("clusterName", h.ClusterName), checkName("brokerName", h.BrokerName)); err != nil {
+		return err
+	}
+	if h.RegisterCheckCode == "" || len(h.RegisterCheckCode) > maxCheckCode || !utf8.ValidString(h.RegisterCheckCode) {
+		return code.New(code.InvalidParameter, "field registerCheckCode is missing or too long")
+	}
+	out := &header.ApplyBrokerIdResponse{ClusterName: h.ClusterName, BrokerName: h.BrokerName}
+	c := &ApplyID{Cluster: h.ClusterName, Name: h.BrokerName, ID: h.AppliedBrokerID, CheckCode: h.RegisterCheckCode}
+	return s.change(r, c, out, func(w call, res Result) {
+		s.log.Info("broker id given", zap.String("cluster", c.Cluster), zap.String("broker", c.Name), zap.Int64("id", c.ID),
+			zap.String("address", res.Group.Replicas[c.ID].Addr))
+		w.ok(out, nil)
+	})
+}
+
+func (s *Server) cleanBrokerData(r *remoting.Request, h *header.CleanControllerBrokerDataRequest) error {
+	c := &Clean{Cluster: h.ClusterName, Name: h.BrokerName, Living: h.IsCleanLivingBroker, Alive: s.living(h.BrokerName)}
+	if text := strings.TrimSpace(h.BrokerControllerIdsToClean); text != "" {
+		for _, word := range strings.SplitN(text, ";", maxReplicas+1) {
+			id, err := strconv.ParseInt(strings.TrimSpace(word), 10, 64)
+			if err != nil || len(c.IDs) == maxReplicas {
+				return code.New(code.ControllerInvalidCleanBrokerMetadata, "Please set the option -b according to the format: ids separated by semicolons, at most %d", maxReplicas)
+			}
+			c.IDs = append(c.IDs, id)
+		}
+	}
+	peer := r.Conn.RemoteAddr()
+	return s.change(r, c, nil, func(w call, _ Result) {
+		s.log.Warn("broker data cleaned", zap.String("broker", c.Name), zap.Int64s("ids", c.IDs), zap.Bool("living", c.Living), zap.String("peer", peer))
+		w.ok(nil, nil)
+	})
+}
+
+// heartbeat is served by every controller: each keeps a table of its own, so that a new leader knows at once who lives.
+func (s *Server) heartbeat(r *remoting.Request, h *header.BrokerHeartbeatRequest) error {
+	if !h.BrokerID.Ok {
+		return code.New(code.ControllerInvalidRequest, "Heart beat with empty brokerId")
+	}
+	g := s.groupOf(h.BrokerName)
+	if g == nil || g.Cluster != h.ClusterName {
+		return code.New(code.ControllerBrokerNeedToBeRegistered, "Broker-set: %.255s hasn't been registered in controller", h.BrokerName)
+	}
+	if _, ok := g.Replicas[h.BrokerID.V]; !ok {
+		return code.New(code.ControllerBrokerNeedToBeRegistered, "BrokerId: %d hasn't been registered in broker-set: %s", h.BrokerID.V, g.Name)
+	}
+	v := &Vitals{h.Epoch.Or(unheard.Epoch), h.MaxOffset.Or(unheard.MaxOffset), h.ElectionPriority.Or(unheard.Priority)}
+	if v.Epoch >= maxMasterEpoch {
+		return code.New(code.ControllerInvalidRequest, "epoch %d cannot be", v.Epoch)
+	}
+	r.Conn.Data.Store(heard{}) // before the table knows the connection, so that its end is not missed
+	timeout := min(max(h.HeartbeatTimeoutMillis.Or(0), 0), maxTimeout.Milliseconds())
+	s.observe(&Heartbeat{Broker{g.Name, h.BrokerID.V}, v, time.Duration(timeout) * time.Millisecond, r.Conn})
+	if !r.Conn.Alive() {
+		s.disconnected(r.Conn)
+	}
+	r.Reply(code.Success, "Heart beat success", nil, nil)
+	return nil
+}
+
+func (s *Server) getConfig(r *remoting.Request) error { return r.OK(nil, conf.Text(s.cfg.Load())) }
+
+// updateConfig changes the file first: what is in force after it would also be so after a restart. The members of the quorum
+// are no matter of one controller's file; naming them asks the leader to change the quorum.
+func (s *Server) updateConfig(r *remoting.Request) error {
+	properties, err := conf.ParseProperties(r.Body)
+	if err != nil {
+		return code.New(code.InvalidParameter, "%v", err)
+	}
+	if i := slices.IndexFunc(properties, func(p conf.Property) bool { return p.Key == "controllerDLegerPeers" }); i >= 0 {
+		if len(properties) > 1 {
+			return code.New(code.InvalidParameter, "controllerDLegerPeers changes the quorum; change the other keys on their own")
+		}
+		return s.wantMembers(r, properties[i].Value)
+	}
+	next, changed, err := conf.Update(s.cfg.Load(), r.Body)
+	switch {
+	case errors.Is(err, conf.ErrDenied):
+		return code.New(code.NoPermission, "Can not update config in black list.")
+	case err != nil:
+		return code.New(code.InvalidParameter, "%v", err)
+	case len(changed) == 0:
+		return r.OK(nil, nil)
+	}
+	if next.ConfigStorePath != "" {
+		if err := conf.EditFile(s.fs, next.ConfigStorePath, conf.Values(next, changed)); err != nil {
+			return fmt.Errorf("the change was not made: %w", err)
+		}
+	}
+	s.cfg.Store(next)
+	s.look()
+	s.log.Info("configuration changed", zap.Strings("keys", changed), zap.String("peer", r.Conn.RemoteAddr()))
+	return r.OK(nil, nil)
+}
+
+func (s *Server) wantMembers(r *remoting.Request, text string) error {
+	members, err := parseMembers(text)
+	if err != nil {
+		return code.New(code.InvalidParameter, "controllerDLegerPeers: %v", err)
+	}
+	peer := r.Conn.RemoteAddr()
+	return s.change(r, &WantMembers{members}, nil, func(w call, _ Result) {
+		s.log.Warn("another quorum is wanted", zap.String("members", text), zap.String("peer", peer))
+		w.ok(nil, nil)
+	})
+}
+
+// fromController takes what other controllers say. Who belongs to another quorum, or to none, is refused.
+func (s *Server) fromController(r *remoting.Request) error {
+	e, err := parseEnvelope(r.Body)
+	switch {
+	case err == nil && e.To != s.node.id:
+		err = fmt.Errorf("%w: meant for another controller", errStranger)
+	case err == nil && e.What != whatHello && (e.Cluster != s.store.cluster.Load() || e.Cluster == 0):
+		err = fmt.Errorf("%w: of another quorum", errStranger)
+	}
+	if err != nil {
+		return s.stranger(err)
+	}
+	switch e.What {
+	case whatHello:
+		return r.OK(nil, s.node.greet(e.From).encode())
+	case whatRaft:
+		var msgs []*pb.Message
+		if msgs, err = parseMessages(e.Content); err == nil {
+			s.node.step(msgs)
+		}
+	case whatReport:
+		var seen *Report
+		s.node.view(func(st *State) { seen, err = st.report(e) })
+		if err == nil {
+			s.observe(seen)
+		}
+	}
+	if err != nil {
+		return s.stranger(err)
+	}
+	return r.OK(nil, nil)
+}
+
+func (s *Server) stranger(err error) error {
+	s.metrics.strangers.Inc()
+	return code.New(code.NoPermission, "%v", err)
+}

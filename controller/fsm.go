@@ -1,0 +1,318 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/castor-mq/castor/remoting/code"
+)
+
+const (
+	// noMaster is the broker id of nobody; the controller gives ids from 1 on.
+	noMaster = 0
+	// maxMasterEpoch is the last epoch that is given away: it is an int32 on the wire.
+	maxMasterEpoch = 1<<31 - 2
+	// maxGroups and maxReplicas bound what registrations can make the quorum keep.
+	maxGroups   = 65_536
+	maxReplicas = 256
+)
+
+// Replica is one broker of a group.
+type Replica struct {
+	Addr string // host:port of its remoting server
+	// CheckCode is what the broker made up when it applied for its id, "address;time": the same code may apply again.
+	CheckCode string
+	// Inherits says that the broker can be elected with a SyncStateSet of more than itself; see doc.go.
+	Inherits bool `json:",omitempty"`
+	// MinInSync is the smallest SyncStateSet with which the broker, as a master, acknowledges or confirms anything; 0 where it
+	// does not promise that.
+	MinInSync int32 `json:",omitempty"`
+}
+
+// Group is all that the quorum has decided about one broker name. A published Group never changes: State replaces it.
+type Group struct {
+	Cluster, Name     string
+	NextID            int64 // above every id that was ever given
+	Replicas          map[int64]Replica
+	Master            int64 // noMaster: there is none
+	MasterEpoch       int32 // 0: there never was one
+	SyncStateSet      []int64
+	SyncStateSetEpoch int32
+	// Eligible are replicas that left the set when it became too small for anything to be confirmed without them. What was
+	// acknowledged they hold, so they can be elected cleanly.
+	Eligible []int64 `json:",omitempty"`
+}
+
+// MasterAddr is the address of the master, or empty.
+func (g *Group) MasterAddr() string { return g.Replicas[g.Master].Addr }
+
+func (g *Group) clone() *Group {
+	c := *g
+	c.Replicas = maps.Clone(g.Replicas)
+	c.SyncStateSet = slices.Clone(g.SyncStateSet)
+	c.Eligible = slices.Clone(g.Eligible)
+	return &c
+}
+
+// setSyncStateSet replaces the set. Who leaves it while the master cannot confirm anything without him stays eligible.
+func (g *Group) setSyncStateSet(set []int64) {
+	left := without(g.SyncStateSet, set)
+	if len(set) < int(g.Replicas[g.Master].MinInSync) {
+		g.Eligible = without(sorted(append(left, g.Eligible...)), set)
+	} else {
+		g.Eligible = nil
+	}
+	g.SyncStateSet = set
+	g.SyncStateSetEpoch++
+}
+
+// dismiss leaves the group without a master. The epoch rises as in Java: brokers see that something has changed, and ask.
+func (g *Group) dismiss() {
+	g.Master = noMaster
+	g.MasterEpoch = min(g.MasterEpoch+1, maxMasterEpoch)
+}
+
+// Member is one controller of the quorum.
+type Member struct {
+	ID   string // as in controllerDLegerPeers
+	Addr string
+}
+
+// State is the replicated state: the groups, and who belongs to the quorum. It is pure and not safe for concurrent use.
+// Equal commands in equal order give equal states, on every member and in every replay.
+type State struct {
+	groups map[string]*Group // by broker name
+	quorum Quorum
+}
+
+// Quorum is what the members have agreed on about themselves.
+type Quorum struct {
+	Members  map[uint64]Member // by raft id
+	Learners []uint64          `json:",omitempty"` // those without a vote
+	// Wanted is the quorum that an operator has asked for; empty when that is none but the present one.
+	Wanted []Member `json:",omitempty"`
+	// Joined are the raft ids that have taken part: their disks are not empty unless something was lost.
+	Joined map[uint64]bool
+}
+
+// NewState returns the state of a new quorum.
+func NewState() *State {
+	return &State{groups: map[string]*Group{}, quorum: Quorum{Members: map[uint64]Member{}, Joined: map[uint64]bool{}}}
+}
+
+// Group returns a group, or nil.
+func (s *State) Group(name string) *Group { return s.groups[name] }
+
+// Names returns the names of all groups in order.
+func (s *State) Names() []string { return slices.Sorted(maps.Keys(s.groups)) }
+
+// Result is what a command has come to.
+type Result struct {
+	// Err is why the command was refused, nil if it was not. MASTER_STILL_EXIST is a refusal too.
+	Err *code.Error
+	// Group is the group after the command, nil if there is none.
+	Group *Group
+	// Election is set by an Elect that decided something.
+	Election *Election
+}
+
+func refuse(c code.Response, format string, args ...any) Result {
+	return Result{Err: code.New(c, format, args...)}
+}
+
+// Command is one entry of the raft log.
+type Command interface {
+	apply(s *State) Result
+}
+
+// Apply executes a command.
+func (s *State) Apply(c Command) Result { return c.apply(s) }
+
+// publish makes g the present state of its group.
+func (s *State) publish(g *Group) Result {
+	s.groups[g.Name] = g
+	return Result{Group: g}
+}
+
+// ApplyID reserves a broker id, CONTROLLER_APPLY_BROKER_ID. Asking again with the same check code succeeds.
+type ApplyID struct {
+	Cluster, Name string
+	ID            int64
+	CheckCode     string
+}
+
+func (c *ApplyID) apply(s *State) Result {
+	g := s.groups[c.Name]
+	switch {
+	case g == nil && c.ID != 1:
+		return refuse(code.ControllerBrokerIDInvalid, "Broker-set: %s hasn't been registered in controller, but broker try to apply brokerId: %d", c.Name, c.ID)
+	case g == nil && len(s.groups) >= maxGroups:
+		return refuse(code.ControllerBrokerIDInvalid, "%d broker names are registered, no more are taken", maxGroups)
+	case g == nil:
+		g = &Group{Cluster: c.Cluster, Name: c.Name, NextID: 1, Replicas: map[int64]Replica{}}
+	case g.Cluster != c.Cluster:
+		return refuse(code.ControllerBrokerIDInvalid, "broker name %s belongs to cluster %s", c.Name, g.Cluster)
+	}
+	r, taken := g.Replicas[c.ID]
+	switch {
+	case taken && r.CheckCode == c.CheckCode:
+		return Result{Group: g}
+	case taken, c.ID < 1, c.ID > g.NextID:
+		return refuse(code.ControllerBrokerIDInvalid, "Fail to apply brokerId: %d in broker-set: %s", c.ID, c.Name)
+	case len(g.Replicas) >= maxReplicas:
+		return refuse(code.ControllerBrokerIDInvalid, "broker name %s has %d replicas, no more are taken", c.Name, maxReplicas)
+	}
+	g = g.clone()
+	addr, _, _ := strings.Cut(c.CheckCode, ";")
+	g.Replicas[c.ID] = Replica{Addr: addr, CheckCode: c.CheckCode}
+	g.NextID = max(g.NextID, c.ID+1)
+	return s.publish(g)
+}
+
+// Register records what a broker says of itself at its start, CONTROLLER_REGISTER_BROKER.
+type Register struct {
+	Cluster, Name string
+	ID            int64
+	Addr          string
+	Inherits      bool  `json:",omitempty"`
+	MinInSync     int32 `json:",omitempty"`
+}
+
+func (c *Register) apply(s *State) Result {
+	g := s.groups[c.Name]
+	if g == nil || g.Cluster != c.Cluster {
+		return refuse(code.ControllerBrokerNeedToBeRegistered, "Broker-set: %s hasn't been registered in controller", c.Name)
+	}
+	r, ok := g.Replicas[c.ID]
+	if !ok {
+		return refuse(code.ControllerBrokerNeedToBeRegistered, "BrokerId: %d hasn't been registered in broker-set: %s", c.ID, c.Name)
+	}
+	next := Replica{Addr: c.Addr, CheckCode: r.CheckCode, Inherits: c.Inherits, MinInSync: c.MinInSync}
+	if next == r {
+		return Result{Group: g}
+	}
+	g = g.clone()
+	g.Replicas[c.ID] = next
+	if c.ID == g.Master && next.MinInSync != r.MinInSync {
+		g.Eligible = nil // the master may have confirmed without them
+	}
+	return s.publish(g)
+}
+
+// AlterSyncStateSet is a master's wish to change its set, CONTROLLER_ALTER_SYNC_STATE_SET: compare and set on both epochs.
+// The checks stand in Java's order (ReplicasInfoManager.alterSyncStateSet), since brokers act on the code.
+type AlterSyncStateSet struct {
+	Name                string
+	Master              int64
+	MasterEpoch         int32
+	SyncStateSetEpoch   int32
+	SyncStateSet, Alive []int64
+}
+
+func (c *AlterSyncStateSet) apply(s *State) Result {
+	const rejecting = "Rejecting alter syncStateSet request because the "
+	g := s.groups[c.Name]
+	if g == nil {
+		return refuse(code.ControllerAlterSyncStateSetFailed, "Broker metadata is not existed")
+	}
+	set := sorted(c.SyncStateSet)
+	switch {
+	case slices.Equal(set, g.SyncStateSet):
+		return refuse(code.ControllerAlterSyncStateSetFailed, "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet")
+	case g.Master == noMaster || g.Master != c.Master:
+		return refuse(code.ControllerInvalidMaster, rejecting+"current leader is:{%s}, not {%d}", name(g.Master), c.Master)
+	case g.MasterEpoch != c.MasterEpoch:
+		return refuse(code.ControllerFencedMasterEpoch, rejecting+"current master epoch is:{%d}, not {%d}", g.MasterEpoch, c.MasterEpoch)
+	case g.SyncStateSetEpoch != c.SyncStateSetEpoch:
+		return refuse(code.ControllerFencedSyncStateSetEpoch, rejecting+"current syncStateSet epoch is:{%d}, not {%d}", g.SyncStateSetEpoch, c.SyncStateSetEpoch)
+	}
+	for _, id := range set {
+		if _, ok := g.Replicas[id]; !ok {
+			return refuse(code.ControllerInvalidReplicas, rejecting+"replicas {%d} don't exist", id)
+		}
+		if !slices.Contains(c.Alive, id) {
+			return refuse(code.ControllerBrokerNotAlive, rejecting+"replicas {%d} don't alive", id)
+		}
+	}
+	if !slices.Contains(set, g.Master) {
+		return refuse(code.ControllerAlterSyncStateSetFailed, rejecting+"newSyncStateSet don't contains origin leader {%d}", g.Master)
+	}
+	g = g.clone()
+	g.setSyncStateSet(set)
+	return s.publish(g)
+}
+
+// Clean removes replicas, or without IDs the whole group, CLEAN_BROKER_DATA.
+type Clean struct {
+	Cluster string // empty: any
+	Name    string
+	IDs     []int64
+	Living  bool    // also those that live
+	Alive   []int64 // of the group
+}
+
+func (c *Clean) apply(s *State) Result {
+	g := s.groups[c.Name]
+	if g == nil || c.Cluster != "" && g.Cluster != c.Cluster {
+		return refuse(code.ControllerInvalidCleanBrokerMetadata, "Broker %s is not existed,clean broker data failure.", c.Name)
+	}
+	for _, id := range c.IDs {
+		if !c.Living && slices.Contains(c.Alive, id) {
+			return refuse(code.ControllerInvalidCleanBrokerMetadata, "Broker [%s,  %d] is still alive, clean up failure", c.Name, id)
+		}
+	}
+	if !c.Living && len(c.IDs) == 0 && len(c.Alive) > 0 {
+		return refuse(code.ControllerInvalidCleanBrokerMetadata, "Broker %s is still alive, clean up failure", c.Name)
+	}
+	g = g.clone()
+	for _, id := range c.IDs {
+		delete(g.Replicas, id)
+	}
+	if len(c.IDs) == 0 || len(g.Replicas) == 0 {
+		delete(s.groups, c.Name)
+		return Result{}
+	}
+	if slices.Contains(c.IDs, g.Master) {
+		g.dismiss()
+	}
+	g.Eligible = without(g.Eligible, c.IDs)
+	if set := without(g.SyncStateSet, c.IDs); len(set) < len(g.SyncStateSet) {
+		g.SyncStateSet = set
+		g.SyncStateSetEpoch++
+	}
+	return s.publish(g)
+}
+
+// WantMembers records the quorum that an operator asks for. The leader then brings it about, one change at a time.
+type WantMembers struct{ Members []Member }
+
+func (c *WantMembers) apply(s *State) Result {
+	s.quorum.Wanted = c.Members
+	return Result{}
+}
+
+// Join records that a member has taken part in the quorum.
+type Join struct{ ID uint64 }
+
+func (c *Join) apply(s *State) Result {
+	s.quorum.Joined[c.ID] = true
+	return Result{}
+}
+
+// sorted returns the ids in order, each once.
+func sorted(ids []int64) []int64 {
+	out := slices.Clone(ids)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// without returns the ids that are not in gone; nil if there are none.
+func without(ids, gone []int64) (out []int64) {
+	for _, id := range ids {
+		if !slices.Contains(gone, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}

@@ -1,0 +1,578 @@
+package controller
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/castor-mq/castor/internal/clock"
+)
+
+const (
+	// raftTick is raft's unit of time; an election begins after 500–1000 ms of a leader's silence.
+	raftTick      = 50 * time.Millisecond
+	electionTicks = 10
+	// answerTicks is how long a caller waits for a quorum, as in Java (WAIT_TIMEOUT_OUT).
+	answerTicks = int(5 * time.Second / raftTick)
+	// memberTicks is the time between two looks at the quorum's own membership.
+	memberTicks = int(200 * time.Millisecond / raftTick)
+	// maxInbox bounds what waits for the node's goroutine; raft messages beyond it are lost, which raft takes.
+	maxInbox = 4096
+
+	maxMessage    = 1 << 20 // bytes of entries in one raft message
+	snapshotAfter = 10_000  // entries
+	snapshotBytes = 64 << 20
+)
+
+// Errors of asking the quorum.
+var (
+	errNotLeader = errors.New("this controller does not lead")
+	errBusy      = errors.New("too many requests wait for the quorum")
+	errTimeout   = errors.New("the quorum has not answered in time; whether the request was carried out is not known")
+)
+
+// nodeConfig is what a node needs.
+type nodeConfig struct {
+	Self    Member
+	Peers   []Member // as configured, with Self
+	Group   string
+	Pending int // callers that may wait at once
+	Store   *storage
+	Clock   clock.Clock
+	Log     *zap.Logger
+	Seed    uint64 // random; tells this run of the process from all others
+	// Send gives a message to the network. It does not block, and may lose it.
+	Send func(to uint64, addr string, m *pb.Message)
+	// Hello asks another member what it knows of this one.
+	Hello func(ctx context.Context, m Member) (greeting, error)
+	// Applied is called after each command that this node has proposed, on the node's goroutine.
+	Applied func(Result)
+	// Led is called there when leadership begins or ends.
+	Led func(leading bool)
+	// Proposed is called there with the time that a proposal has taken.
+	Proposed func(took time.Duration, err error)
+}
+
+// Status is what a node knows of the quorum.
+type Status struct {
+	Role            raft.StateType
+	Leader          Member // empty: none is known
+	Leading         bool
+	Term            uint64
+	Commit, Applied uint64
+	Members         []Member // in the order of their ids
+}
+
+// node is one member of the quorum: one goroutine around raft.RawNode. All of its methods but run may be called from anywhere.
+type node struct {
+	nodeConfig
+	id     uint64
+	inbox  chan func()
+	up     atomic.Bool // raft runs
+	status atomic.Pointer[Status]
+
+	mu    sync.RWMutex // guards state; only run writes
+	state *State
+
+	// Below, only run.
+	rn       *raft.RawNode
+	conf     *pb.ConfState
+	seq      uint64
+	now      int // ticks since the start
+	pending  map[uint64]waiter
+	newReads []waiter // for which no read index was asked yet
+	reads    map[uint64][]waiter
+	settled  []read // whose index is known, and not yet applied
+	applied  uint64
+	leading  bool
+	fresh    int  // entries since the last snapshot
+	joining  bool // a Join is on its way
+}
+
+// waiter is a caller that waits for the quorum.
+type waiter struct {
+	done  func(Result, error)
+	until int // ticks
+	since time.Time
+}
+
+type read struct {
+	index   uint64
+	waiters []waiter
+}
+
+// newNode restores the state from the storage.
+func newNode(c nodeConfig) (*node, error) {
+	n := &node{nodeConfig: c, id: raftID(c.Self.ID), inbox: make(chan func(), maxInbox), state: NewState(),
+		pending: map[uint64]waiter{}, reads: map[uint64][]waiter{}}
+	snap, err := c.Store.Snapshot()
+	if err == nil && !raft.IsEmptySnap(snap) {
+		n.state, err = Restore(snap.GetData())
+		n.applied, n.conf = snap.GetMetadata().GetIndex(), snap.GetMetadata().GetConfState()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("controller storage %s: %w", c.Store.path, err)
+	}
+	n.status.Store(&Status{Members: n.members()})
+	return n, nil
+}
+
+// run takes part in the quorum until ctx ends, or until the storage fails.
+func (n *node) run(ctx context.Context) error {
+	fresh, err := n.begin(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	if n.rn, err = raft.NewRawNode(n.raftConfig()); err != nil {
+		return err
+	}
+	if fresh {
+		if err := n.rn.Bootstrap(n.firstMembers()); err != nil {
+			return err
+		}
+	}
+	n.up.Store(true)
+	tick := n.Clock.NewTicker(raftTick)
+	defer tick.Stop()
+	defer n.failAll(errNotLeader)
+	for {
+		for n.rn.HasReady() {
+			if err := n.ready(); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			n.tick()
+		case f := <-n.inbox:
+			f()
+			for range len(n.inbox) { // whatever waits becomes one batch: one fsync, one read index
+				(<-n.inbox)()
+			}
+		}
+		n.askReadIndex()
+	}
+}
+
+func (n *node) raftConfig() *raft.Config {
+	return &raft.Config{
+		ID: n.id, ElectionTick: electionTicks, HeartbeatTick: 1, Storage: n.Store, Applied: n.applied,
+		MaxSizePerMsg: maxMessage, MaxCommittedSizePerReady: maxMessage, MaxUncommittedEntriesSize: snapshotBytes, MaxInflightMsgs: 256,
+		CheckQuorum: true, PreVote: true, ReadOnlyOption: raft.ReadOnlySafe, DisableProposalForwarding: true, StepDownOnRemoval: true,
+		Logger: raftLogger{n.Log.Sugar()},
+	}
+}
+
+func (n *node) firstMembers() []raft.Peer {
+	var peers []raft.Peer
+	for _, m := range byID(n.Peers) {
+		peers = append(peers, raft.Peer{ID: raftID(m.ID), Context: m.context()})
+	}
+	return peers
+}
+
+// post runs f on the node's goroutine, unless too much waits for it.
+func (n *node) post(f func()) bool {
+	if !n.up.Load() {
+		return false
+	}
+	select {
+	case n.inbox <- f:
+		return true
+	default:
+		return false
+	}
+}
+
+// step takes messages of other members.
+func (n *node) step(msgs []*pb.Message) {
+	n.post(func() {
+		for _, m := range msgs {
+			_ = n.rn.Step(m) // refuses what is out of place; the sender's next message sorts it out
+		}
+	})
+}
+
+// propose has the quorum carry out a command. done is called once, on the node's goroutine or the caller's, and must not
+// block. Its errors: errNotLeader, errBusy, errTimeout; a refusal is in the Result.
+func (n *node) propose(c Command, done func(Result, error)) {
+	w := waiter{done: done, since: n.Clock.Now()}
+	if !n.status.Load().Leading {
+		done(Result{}, errNotLeader)
+	} else if !n.post(func() { n.start(c, w) }) {
+		done(Result{}, errBusy)
+	}
+}
+
+func (n *node) start(c Command, w waiter) {
+	switch {
+	case !n.leading:
+		w.done(Result{}, errNotLeader)
+	case len(n.pending) >= n.Pending:
+		w.done(Result{}, errBusy)
+	default:
+		n.seq++
+		if n.rn.Propose(encodeCommand(ticket{n.Seed, n.seq}, c)) != nil { // it is about to hand over
+			w.done(Result{}, errNotLeader)
+			return
+		}
+		w.until = n.now + answerTicks
+		n.pending[n.seq] = w
+	}
+}
+
+// read calls done, like propose, when the state is at least as new as everything that was committed before the call.
+func (n *node) read(done func(error)) {
+	w := waiter{done: func(_ Result, err error) { done(err) }}
+	if !n.status.Load().Leading {
+		done(errNotLeader)
+	} else if !n.post(func() { n.queueRead(w) }) {
+		done(errBusy)
+	}
+}
+
+func (n *node) queueRead(w waiter) {
+	switch {
+	case !n.leading:
+		w.done(Result{}, errNotLeader)
+	case len(n.newReads) >= n.Pending:
+		w.done(Result{}, errBusy)
+	default:
+		w.until = n.now + answerTicks
+		n.newReads = append(n.newReads, w)
+	}
+}
+
+// askReadIndex asks once for all callers that have gathered.
+func (n *node) askReadIndex() {
+	if len(n.newReads) == 0 {
+		return
+	}
+	n.seq++
+	n.reads[n.seq] = n.newReads
+	n.newReads = nil
+	n.rn.ReadIndex(binary.BigEndian.AppendUint64(nil, n.seq))
+}
+
+// view shows the state as this member knows it. f must not keep what it is given but for the groups.
+func (n *node) view(f func(s *State)) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	f(n.state)
+}
+
+// transfer hands leadership to another member, if this one leads and the other is up to date soon.
+func (n *node) transfer(to uint64) {
+	n.post(func() {
+		if n.leading && to != n.id {
+			n.rn.TransferLeader(to)
+		}
+	})
+}
+
+// handOff makes the most advanced other voter the leader, and returns when it is or when ctx ends.
+func (n *node) handOff(ctx context.Context) {
+	n.post(func() {
+		best, match := uint64(0), uint64(0)
+		n.rn.WithProgress(func(id uint64, typ raft.ProgressType, p tracker.Progress) {
+			if id != n.id && typ == raft.ProgressTypePeer && p.RecentActive && p.Match > match {
+				best, match = id, p.Match
+			}
+		})
+		if n.leading && best != 0 {
+			n.rn.TransferLeader(best)
+		}
+	})
+	tick := n.Clock.NewTicker(raftTick / 5)
+	defer tick.Stop()
+	for n.status.Load().Leading && len(n.status.Load().Members) > 1 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// unreachable tells raft that a message was lost.
+func (n *node) unreachable(id uint64) {
+	n.post(func() { n.rn.ReportUnreachable(id) })
+}
+
+// snapshotSent tells raft what became of a snapshot on its way to a member.
+func (n *node) snapshotSent(id uint64, ok bool) {
+	how := raft.SnapshotFailure
+	if ok {
+		how = raft.SnapshotFinish
+	}
+	n.post(func() { n.rn.ReportSnapshot(id, how) })
+}
+
+func (n *node) tick() {
+	n.now++
+	n.rn.Tick()
+	for seq, w := range n.pending {
+		if n.now >= w.until {
+			delete(n.pending, seq)
+			n.finish(w, Result{}, errTimeout)
+		}
+	}
+	for seq, ws := range n.reads {
+		if n.now >= ws[0].until {
+			delete(n.reads, seq)
+			fail(ws, errTimeout)
+		}
+	}
+	if n.leading && n.now%memberTicks == 0 {
+		n.tendMembers()
+	}
+}
+
+// tendMembers takes the next step towards the wanted quorum, and records who has joined it.
+func (n *node) tendMembers() {
+	last, _ := n.Store.LastIndex() // in memory
+	match := map[uint64]uint64{}
+	n.rn.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
+		if id == n.id || p.RecentActive {
+			match[id] = p.Match
+		}
+	})
+	for id, m := range match {
+		if m > 0 && !n.state.quorum.Joined[id] && !n.joining {
+			n.joining = true
+			n.start(&Join{ID: id}, waiter{done: func(Result, error) { n.joining = false }, since: n.Clock.Now()})
+		}
+	}
+	const near = 100 // entries that a newcomer may lack when it gets its vote
+	switch s := nextStep(n.state.quorum, n.conf, n.id, func(id uint64) bool { return match[id] > 0 && match[id]+near >= last }); {
+	case s.change != nil:
+		if err := n.rn.ProposeConfChange(s.change); err != nil {
+			n.Log.Debug("change of the quorum put off", zap.Error(err))
+		}
+	case s.leader != 0:
+		n.rn.TransferLeader(s.leader)
+	}
+}
+
+// ready does what raft asks for, in the order that its documentation demands.
+func (n *node) ready() error {
+	rd := n.rn.Ready()
+	if rd.MustSync || !raft.IsEmptySnap(rd.Snapshot) {
+		if err := n.Store.save(rd.HardState, rd.Snapshot, rd.Entries); err != nil {
+			return err
+		}
+	}
+	if !raft.IsEmptySnap(rd.Snapshot) {
+		if err := n.restore(rd.Snapshot); err != nil {
+			return err
+		}
+	}
+	for _, m := range rd.Messages {
+		n.Send(m.GetTo(), n.addr(m.GetTo()), m)
+	}
+	for _, e := range rd.CommittedEntries {
+		if err := n.apply(e); err != nil {
+			return err
+		}
+	}
+	for _, rs := range rd.ReadStates {
+		seq := binary.BigEndian.Uint64(rs.RequestCtx)
+		if ws := n.reads[seq]; ws != nil {
+			delete(n.reads, seq)
+			n.settled = append(n.settled, read{rs.Index, ws})
+		}
+	}
+	n.rn.Advance(rd)
+	n.finishReads()
+	n.publish()
+	return n.maybeCompact()
+}
+
+func (n *node) finishReads() {
+	n.settled = slices.DeleteFunc(n.settled, func(r read) bool {
+		if r.index > n.applied {
+			return false
+		}
+		fail(r.waiters, nil)
+		return true
+	})
+}
+
+func (n *node) restore(snap *pb.Snapshot) error {
+	state, err := Restore(snap.GetData())
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.state = state
+	n.mu.Unlock()
+	n.applied, n.conf, n.fresh = snap.GetMetadata().GetIndex(), snap.GetMetadata().GetConfState(), 0
+	n.Log.Info("state taken over from the leader", zap.Uint64("index", n.applied))
+	return nil
+}
+
+func (n *node) apply(e *pb.Entry) error {
+	n.applied = e.GetIndex()
+	n.fresh++
+	if e.GetType() == pb.EntryConfChange {
+		return n.applyChange(e)
+	}
+	if len(e.GetData()) == 0 {
+		return nil // a new leader's first entry
+	}
+	t, c, err := decodeCommand(e.GetData())
+	if err != nil {
+		return fmt.Errorf("index %d: %w; a newer version must have written it", e.GetIndex(), err)
+	}
+	n.mu.Lock()
+	res := n.state.Apply(c)
+	n.mu.Unlock()
+	if t.run != n.Seed {
+		return nil
+	}
+	if n.Applied != nil {
+		n.Applied(res)
+	}
+	if w, ok := n.pending[t.seq]; ok {
+		delete(n.pending, t.seq)
+		n.finish(w, res, nil)
+	}
+	return nil
+}
+
+func (n *node) applyChange(e *pb.Entry) error {
+	cc := new(pb.ConfChange)
+	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
+		return fmt.Errorf("index %d: %w", e.GetIndex(), err)
+	}
+	n.conf = n.rn.ApplyConfChange(cc)
+	n.mu.Lock()
+	name := n.state.quorum.Members[cc.GetNodeId()]
+	err := n.state.changeMember(cc, n.conf)
+	if m, ok := n.state.quorum.Members[cc.GetNodeId()]; ok {
+		name = m
+	}
+	n.mu.Unlock()
+	n.Log.Info("quorum changed", zap.Stringer("change", cc.GetType()), zap.String("controller", name.ID), zap.String("address", name.Addr))
+	if cc.GetType() == pb.ConfChangeRemoveNode && cc.GetNodeId() == n.id {
+		n.Log.Warn("this controller was removed from the quorum; it can be stopped")
+	}
+	return err
+}
+
+// publish shows the status, and lets callers go whose leader this was.
+func (n *node) publish() {
+	basic := n.rn.BasicStatus()
+	s := &Status{
+		Role: basic.RaftState, Leading: basic.RaftState == raft.StateLeader, Term: basic.GetTerm(), Commit: basic.GetCommit(),
+		Applied: n.applied, Members: n.members(),
+	}
+	if basic.Lead != raft.None {
+		s.Leader = n.member(basic.Lead)
+	}
+	old := n.status.Swap(s)
+	if old.Leader != s.Leader {
+		n.Log.Info("controller leader changed", zap.String("leader", s.Leader.ID), zap.Uint64("term", s.Term), zap.Bool("self", s.Leading))
+	}
+	if n.leading == s.Leading {
+		return
+	}
+	if n.leading = s.Leading; !n.leading {
+		n.failAll(errNotLeader)
+	}
+	if n.Led != nil {
+		n.Led(n.leading)
+	}
+}
+
+// maybeCompact cuts the log when it has grown.
+func (n *node) maybeCompact() error {
+	if n.fresh < snapshotAfter && n.Store.bytes < snapshotBytes || n.applied == 0 {
+		return nil
+	}
+	n.fresh = 0
+	return n.Store.compact(n.applied, n.conf, n.state.Snapshot())
+}
+
+func (n *node) finish(w waiter, res Result, err error) {
+	if n.Proposed != nil {
+		n.Proposed(n.Clock.Now().Sub(w.since), err)
+	}
+	w.done(res, err)
+}
+
+func fail(ws []waiter, err error) {
+	for _, w := range ws {
+		w.done(Result{}, err)
+	}
+}
+
+// failAll lets every caller go.
+func (n *node) failAll(err error) {
+	for _, w := range n.pending {
+		n.finish(w, Result{}, err)
+	}
+	clear(n.pending)
+	for _, ws := range n.reads {
+		fail(ws, err)
+	}
+	clear(n.reads)
+	for _, r := range n.settled {
+		fail(r.waiters, err)
+	}
+	n.settled = nil
+	fail(n.newReads, err)
+	n.newReads = nil
+}
+
+// members returns who belongs to the quorum, with addresses as the configuration gives them if it does.
+func (n *node) members() []Member {
+	var out []Member
+	for id := range n.state.quorum.Members {
+		out = append(out, n.member(id))
+	}
+	if out == nil {
+		return byID(n.Peers)
+	}
+	return byID(out)
+}
+
+func (n *node) member(id uint64) Member {
+	for _, m := range n.Peers {
+		if raftID(m.ID) == id {
+			return m
+		}
+	}
+	return n.state.quorum.Members[id]
+}
+
+func (n *node) addr(id uint64) string { return n.member(id).Addr }
+
+// raftLogger gives raft's own log lines to zap: what it calls information is of use only when raft itself is in question.
+type raftLogger struct{ s *zap.SugaredLogger }
+
+func (l raftLogger) Debug(v ...any)              { l.s.Debug(v...) }
+func (l raftLogger) Debugf(f string, v ...any)   { l.s.Debugf(f, v...) }
+func (l raftLogger) Info(v ...any)               { l.s.Debug(v...) }
+func (l raftLogger) Infof(f string, v ...any)    { l.s.Debugf(f, v...) }
+func (l raftLogger) Warning(v ...any)            { l.s.Warn(v...) }
+func (l raftLogger) Warningf(f string, v ...any) { l.s.Warnf(f, v...) }
+func (l raftLogger) Error(v ...any)              { l.s.Error(v...) }
+func (l raftLogger) Errorf(f string, v ...any)   { l.s.Errorf(f, v...) }
+func (l raftLogger) Fatal(v ...any)              { l.s.Panic(v...) }
+func (l raftLogger) Fatalf(f string, v ...any)   { l.s.Panicf(f, v...) }
+func (l raftLogger) Panic(v ...any)              { l.s.Panic(v...) }
+func (l raftLogger) Panicf(f string, v ...any)   { l.s.Panicf(f, v...) }
