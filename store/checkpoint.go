@@ -14,20 +14,26 @@ import (
 // with a checksum, so that a torn write leaves the other.
 //
 // soft holds after the death of this process: what was handed to the kernel. hard and durable hold after a power loss: what was
-// synced. Which of them counts is told by boot, the kernel's id of this boot of the machine.
+// synced. Which of them counts is told by boot, the kernel's id of this boot of the machine. The index keeps its own offset.
 type checkpoint struct {
-	seq     uint64
-	soft    int64 // projections are written up to here
-	hard    int64 // projections are synced up to here
-	durable int64 // the log is synced up to here
-	clean   bool  // everything was flushed and closed
-	boot    string
+	seq       uint64
+	soft      int64 // queues and state are written up to here
+	hard      int64 // queues, index and state are synced up to here
+	durable   int64 // the log is synced up to here; -1 if that is not known
+	storeTime int64 // of the last record, in ms
+	clean     bool  // everything was flushed and closed
+	importing bool  // a Java store is being taken over
+	boot      string
 }
 
 const (
 	checkpointFile  = "castor.checkpoint"
 	checkpointMagic = 0x43534350 // CSCP
 	checkpointSlot  = 512        // one sector
+
+	checkpointFixed = 4 + 5*8 + 1 + 1
+	flagClean       = 1
+	flagImporting   = 2
 )
 
 var errNoCheckpoint = errors.New("no checkpoint")
@@ -36,16 +42,17 @@ func (c *checkpoint) encode() []byte {
 	b := make([]byte, 0, checkpointSlot)
 	be := binary.BigEndian
 	b = be.AppendUint32(b, checkpointMagic)
-	b = be.AppendUint64(b, c.seq)
-	b = be.AppendUint64(b, uint64(c.soft))
-	b = be.AppendUint64(b, uint64(c.hard))
-	b = be.AppendUint64(b, uint64(c.durable))
-	if c.clean {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
+	for _, v := range []uint64{c.seq, uint64(c.soft), uint64(c.hard), uint64(c.durable), uint64(c.storeTime)} {
+		b = be.AppendUint64(b, v)
 	}
-	b = append(b, byte(len(c.boot)))
+	flags := byte(0)
+	if c.clean {
+		flags |= flagClean
+	}
+	if c.importing {
+		flags |= flagImporting
+	}
+	b = append(b, flags, byte(len(c.boot)))
 	b = append(b, c.boot...)
 	b = be.AppendUint32(b, crc32.ChecksumIEEE(b))
 	return append(b, make([]byte, checkpointSlot-len(b))...)
@@ -53,15 +60,17 @@ func (c *checkpoint) encode() []byte {
 
 func (c *checkpoint) decode(b []byte) bool {
 	be := binary.BigEndian
-	const fixed = 4 + 4*8 + 1 + 1
 	if len(b) < checkpointSlot || be.Uint32(b) != checkpointMagic {
 		return false
 	}
-	n := fixed + int(b[fixed-1])
+	n := checkpointFixed + int(b[checkpointFixed-1])
 	if crc32.ChecksumIEEE(b[:n]) != be.Uint32(b[n:]) {
 		return false
 	}
-	*c = checkpoint{seq: be.Uint64(b[4:]), soft: int64(be.Uint64(b[12:])), hard: int64(be.Uint64(b[20:])), durable: int64(be.Uint64(b[28:])), clean: b[36] == 1, boot: string(b[fixed:n])}
+	field := func(i int) int64 { return int64(be.Uint64(b[4+8*i:])) }
+	flags := b[checkpointFixed-2]
+	*c = checkpoint{seq: uint64(field(0)), soft: field(1), hard: field(2), durable: field(3), storeTime: field(4),
+		clean: flags&flagClean != 0, importing: flags&flagImporting != 0, boot: string(b[checkpointFixed:n])}
 	return true
 }
 
@@ -92,6 +101,7 @@ func (s *Store) writeCheckpoint(c checkpoint, sync bool) error {
 	path := s.Dir(checkpointFile)
 	f, err := s.fs.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		sync = true // with the directory
 		if f, err = s.fs.Create(path); err == nil {
 			err = s.fs.SyncDir(s.cfg.Root)
 		}

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"strconv"
 
@@ -22,13 +24,20 @@ var noHost = netip.AddrPortFrom(netip.AddrFrom4([4]byte{}), 0)
 type dispatcher struct {
 	last   *topicEntry
 	topics map[string]*topicEntry
+
+	// Of a start: records below these are in the queues and in the index.
+	queuesFrom, indexFrom int64
+	java                  *javaImport // nil unless a Java store is being taken over
+
+	odd int // records that are in no queue
 }
 
 // topicEntry is what dispatch needs of a topic.
 type topicEntry struct {
-	name string
-	hash index.TopicHash
-	tags index.TopicHash // of the keys under which tags are indexed (T#tags)
+	name    string
+	hash    index.TopicHash
+	tags    index.TopicHash // of the keys under which tags are indexed (T#tags)
+	deleted int64           // records below this log offset belong to a topic that was deleted by a Java broker
 }
 
 // dispatchTo brings every projection up to the log offset to.
@@ -58,20 +67,17 @@ func (s *Store) dispatch(at int64, v *message.View) error {
 	case message.FlagPrepared, message.FlagRollback:
 		return nil
 	}
-	t := s.dispatcher.topic(v.Topic())
-	q := s.Queues.GetOrCreate(t.name, v.QueueID())
-	if q == nil {
-		s.log.Warn("a record of an impossible queue is in no consume queue", zap.Int64("phyOffset", at), zap.String("topic", t.name), zap.Int32("queue", v.QueueID()))
+	t := s.topicEntry(v.Topic())
+	if at < t.deleted {
 		return nil
 	}
 	props := keyProps(v.Properties())
-	tags := int64(hashTags(props.tags))
-	if t.name == ScheduleTopic && props.delay != nil {
-		tags = v.StoreTimestamp() + s.DelayOf(parseLevel(props.delay)).Milliseconds()
+	if at >= s.dispatcher.queuesFrom {
+		if err := s.enqueue(at, v, t, &props); err != nil {
+			return err
+		}
 	}
-	offset := v.QueueOffset()
-	q.Put(offset, queue.Unit{Phy: at, Size: int32(v.Size()), Tags: tags})
-	if s.Index != nil {
+	if s.Index != nil && at >= s.dispatcher.indexFrom {
 		stored := v.StoreTimestamp()
 		if props.unique != nil {
 			s.Index.Put(t.hash, props.unique, at, stored)
@@ -83,14 +89,85 @@ func (s *Store) dispatch(at int64, v *message.View) error {
 			s.Index.Put(t.tags, props.tags, at, stored)
 		}
 	}
+	return nil
+}
+
+// enqueue puts the unit of a record into its queue and tells who watches that.
+func (s *Store) enqueue(at int64, v *message.View, t *topicEntry, props *dispatchProps) error {
+	q := s.Queues.GetOrCreate(t.name, v.QueueID())
+	if q == nil {
+		s.oddRecord("a record of an impossible queue", at, v, nil)
+		return nil
+	}
+	u := queue.Unit{Phy: at, Size: int32(v.Size()), Tags: int64(hashTags(props.tags))}
+	if t.name == ScheduleTopic && props.delay != nil {
+		u.Tags = v.StoreTimestamp() + s.DelayOf(parseLevel(props.delay)).Milliseconds()
+	}
+	offset := v.QueueOffset()
+	for i := range batchSize(v, props) {
+		if err := s.place(q, offset+i, u, v); err != nil {
+			return err
+		}
+	}
 	if s.arrivals != nil && q.Watched.Load() {
-		s.arrivals.Arrived(q, offset, tags, v)
+		s.arrivals.Arrived(q, offset, u.Tags, v)
 	}
 	return nil
 }
 
-// topic finds the entry of a topic; the name in the record is borrowed.
-func (d *dispatcher) topic(name []byte) *topicEntry {
+// batchSize is how many queue offsets a record covers: one, or the messages of an inner batch (BatchConsumeQueue). Each of them
+// has a unit that leads to the record.
+func batchSize(v *message.View, props *dispatchProps) int64 {
+	if v.SysFlag()&message.FlagInnerBatch == 0 || props.batch == nil {
+		return 1
+	}
+	n, err := strconv.ParseInt(string(props.batch), 10, 16)
+	if err != nil || n < 1 {
+		return 1
+	}
+	return n
+}
+
+// place puts one unit. In a log that Java has written, a topic that was deleted and made again starts over at 0; after a power loss
+// a queue may hold units that never were. Otherwise an offset that is taken, or that no queue can have reached, is a damaged number.
+func (s *Store) place(q *queue.Queue, offset int64, u queue.Unit, v *message.View) error {
+	err := q.Put(offset, u)
+	if errors.Is(err, queue.ErrTaken) && (offset == 0 || !s.holds(q, offset)) {
+		q.Cut(offset)
+		err = q.Put(offset, u)
+	}
+	if errors.Is(err, queue.ErrTaken) || errors.Is(err, queue.ErrOffset) {
+		s.oddRecord("a record with an impossible queue offset", u.Phy, v, err)
+		return nil
+	}
+	return err
+}
+
+// holds tells whether the unit at an offset of a queue leads to a record of that queue and offset.
+func (s *Store) holds(q *queue.Queue, offset int64) bool {
+	u, err := q.At(offset)
+	if err != nil {
+		return false
+	}
+	var v message.View
+	if _, err = s.Log.Record(u.Phy, nil, &v); err != nil || string(v.Topic()) != q.Topic || v.QueueID() != q.ID {
+		return false
+	}
+	props := keyProps(v.Properties())
+	return offset >= v.QueueOffset() && offset < v.QueueOffset()+batchSize(&v, &props)
+}
+
+// oddRecord notes a record that is in no queue: the first, and then each time their number has doubled.
+func (s *Store) oddRecord(what string, at int64, v *message.View, err error) {
+	if s.dispatcher.odd++; s.dispatcher.odd&(s.dispatcher.odd-1) == 0 {
+		s.log.Warn(what+" is in no consume queue", zap.Int64("phyOffset", at), zap.ByteString("topic", v.Topic()), zap.Int32("queue", v.QueueID()),
+			zap.Int64("queueOffset", v.QueueOffset()), zap.Int("suchRecords", s.dispatcher.odd), zap.Error(err))
+	}
+}
+
+// topicEntry finds the entry of a topic; the name in the record is borrowed.
+func (s *Store) topicEntry(name []byte) *topicEntry {
+	d := &s.dispatcher
 	if d.last != nil && d.last.name == string(name) {
 		return d.last
 	}
@@ -98,6 +175,10 @@ func (d *dispatcher) topic(name []byte) *topicEntry {
 	if t == nil {
 		own := string(name)
 		t = &topicEntry{name: own, hash: index.HashTopic(own), tags: index.HashTopic(own + "#T")}
+		t.deleted, _ = s.State.DeletedBefore(own)
+		if d.java != nil && !d.java.keeps(own) {
+			t.deleted = math.MaxInt64
+		}
 		d.topics[own] = t
 	}
 	d.last = t
@@ -105,7 +186,7 @@ func (d *dispatcher) topic(name []byte) *topicEntry {
 }
 
 // dispatchProps are the properties that dispatch looks at.
-type dispatchProps struct{ tags, keys, unique, delay []byte }
+type dispatchProps struct{ tags, keys, unique, delay, batch []byte }
 
 func keyProps(p message.Props) (d dispatchProps) {
 	p.Each(func(name, value []byte) bool {
@@ -118,6 +199,8 @@ func keyProps(p message.Props) (d dispatchProps) {
 			d.unique = value
 		case message.PropDelay:
 			d.delay = value
+		case message.PropInnerNum:
+			d.batch = value
 		}
 		return true
 	})
@@ -137,10 +220,14 @@ func parseLevel(b []byte) int {
 func (s *Store) applyState(at int64, v *message.View) error {
 	end := at + int64(v.Size())
 	if err := state.Each(v.Body(), func(c state.Change) error {
-		if c.Kind == state.KindTopicDelete {
-			delete(s.dispatcher.topics, c.Topic)
-			s.dispatcher.last = nil
-			return s.Queues.Remove(c.Topic)
+		switch c.Kind {
+		case state.KindTopicDelete:
+			s.forgetTopic(c.Topic)
+			if at >= s.dispatcher.queuesFrom {
+				s.Queues.Remove(c.Topic)
+			}
+		case state.KindDeletedBefore:
+			s.forgetTopic(c.Topic)
 		}
 		return nil
 	}); err != nil {
@@ -150,4 +237,9 @@ func (s *Store) applyState(at int64, v *message.View) error {
 		return fmt.Errorf("state record at %d: %w", at, err)
 	}
 	return nil
+}
+
+func (s *Store) forgetTopic(name string) {
+	delete(s.dispatcher.topics, name)
+	s.dispatcher.last = nil
 }

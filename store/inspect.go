@@ -73,7 +73,11 @@ func Inspect(cfg Config, fsys vfs.FS, progress func(offset, end int64)) (*Inspec
 			in.problem("the log ends at %d but had been synced up to %d: the disk has lost data; fetch the log from a replica or a backup", in.LogEnd, cp.durable)
 		}
 	}
-	return in, in.readState(s.Dir("state.db"), fsys)
+	path := cfg.StateFile
+	if path == "" {
+		path = s.Dir("state.db")
+	}
+	return in, in.readState(path, fsys)
 }
 
 // readLog walks the log and looks for every record's unit.

@@ -1,11 +1,10 @@
 package store
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,12 +25,15 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Store, er
 		cfg.MaxWaiters = 1 << 20
 	}
 	s := &Store{cfg: cfg, fs: fsys, clk: clk, log: log, bootTime: clk.Now(), cleaning: make(chan Cleaning, 4)}
+	if s.cfg.StateFile == "" {
+		s.cfg.StateFile = s.Dir("state.db")
+	}
 	s.live.Store(&live{cfg.SyncFlush, cfg.FlushInterval, cfg.SyncTimeout, cfg.Retention})
 	s.confirm = s.alone
-	s.waiters.limit = cfg.MaxWaiters
+	s.waiters.limit = int64(cfg.MaxWaiters)
 	s.dispatcher.topics = map[string]*topicEntry{}
 	for _, dir := range []string{cfg.Root, cfg.CommitLogDir} {
-		if err := fsys.MkdirAll(dir); err != nil {
+		if err := makeDir(fsys, dir); err != nil {
 			return nil, err
 		}
 	}
@@ -46,11 +48,34 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Store, er
 	return s, nil
 }
 
+// makeDir makes a directory so that it is there after a power loss.
+func makeDir(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := makeDir(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return err
+	}
+	return fsys.SyncDir(parent)
+}
+
 // abandon closes what a failed open has opened, changing nothing on disk.
 func (s *Store) abandon() error {
 	var err error
+	if s.Log != nil {
+		err = s.Log.Abandon()
+	}
+	if s.Queues != nil {
+		s.Queues.Close()
+	}
 	if s.db != nil {
-		err = s.db.Close()
+		err = errors.Join(err, s.db.Close())
 	}
 	return errors.Join(err, s.unlock.Close())
 }
@@ -66,14 +91,16 @@ func (s *Store) recover() error {
 	if err := s.openParts(); err != nil {
 		return err
 	}
-	plan := s.planRecovery(cp, fresh)
-	if err := s.fs.WriteFileAtomic(s.Dir("abort"), []byte("castor")); err != nil { // Java's mark of a store that was not closed
+	java, err := s.readJava(fresh, cp.importing)
+	if err != nil {
 		return err
 	}
-	if err := s.writeCheckpoint(checkpoint{soft: plan.from, hard: plan.from, durable: max(plan.durable, 0), boot: bootID(s.fs)}, true); err != nil {
+	plan := s.plan(cp, fresh || cp.importing)
+	if err := s.markOpen(plan, java != nil); err != nil {
 		return err
 	}
-	end, cut, err := s.Log.Recover(commitlog.Recovery{From: plan.from, Durable: plan.durable, Deep: plan.deep, Progress: s.progress("recovering the commit log")})
+	end, cut, err := s.Log.Recover(commitlog.Recovery{From: plan.log, Synced: plan.synced, PowerLoss: plan.powerLoss, Need: s.State.Applied(),
+		StoreTime: cp.storeTime, Progress: s.progress("recovering the commit log")})
 	if err != nil {
 		return err
 	}
@@ -85,14 +112,17 @@ func (s *Store) recover() error {
 			return err
 		}
 	}
-	if err := s.rebuild(plan.from, end); err != nil {
+	read, err := s.rebuild(plan, java, end)
+	if err != nil {
 		return err
 	}
-	if err := s.importJava(end); err != nil {
-		return err
+	if java != nil {
+		if err := s.takeOver(java); err != nil {
+			return err
+		}
 	}
 	s.log.Info("store open", zap.String("root", s.cfg.Root), zap.Int64("logMin", s.Log.Min()), zap.Int64("logEnd", s.Log.End()),
-		zap.Int64("scannedFrom", plan.from), zap.Duration("took", s.clk.Now().Sub(start)))
+		zap.Int64("bytesRead", read), zap.Duration("took", s.clk.Now().Sub(start)))
 	return nil
 }
 
@@ -115,218 +145,141 @@ func (s *Store) openParts() (err error) {
 			return err
 		}
 	}
-	s.db, s.State, _, err = state.Open(s.Dir("state.db"), state.Options{BeforeCommit: s.syncLogTo})
+	s.db, s.State, _, err = state.Open(s.cfg.StateFile, state.Options{BeforeCommit: s.syncLogTo})
 	return err
 }
 
 // recoveryPlan says where reading starts and what may be cut.
 type recoveryPlan struct {
-	from    int64 // projections hold nothing at or above it that can be trusted
-	durable int64 // -1: unknown
-	deep    bool
+	log    int64 // the log is good below it
+	queues int64 // queues hold what is below it
+	index  int64 // so does the index
+	state  int64 // so does the state
+	reset  bool  // queues hold nothing that can be trusted
+
+	synced    int64 // see commitlog.Recovery
+	powerLoss bool
 }
 
-// planRecovery decides how far the projections can be trusted: up to soft if only the process died, up to hard if the machine
-// did. Without a checkpoint (a new store, or one of Java's) everything is built from the log.
-func (s *Store) planRecovery(cp checkpoint, fresh bool) recoveryPlan {
+// plan decides how far the parts can be trusted: up to soft if only the process died, up to hard if the machine did. Without a
+// checkpoint (a new store, or one of Java's) everything is built from the log.
+func (s *Store) plan(cp checkpoint, fresh bool) recoveryPlan {
+	low := s.Log.Min()
+	p := recoveryPlan{log: low, queues: low, index: low, state: max(low, s.State.Applied()), reset: true, synced: -1, powerLoss: true}
 	if fresh {
-		return recoveryPlan{from: s.Log.Min(), durable: -1, deep: true}
+		return p
 	}
-	p := recoveryPlan{from: cp.hard, durable: cp.durable, deep: true}
-	if cp.boot != "" && cp.boot == bootID(s.fs) || cp.clean {
-		p.from, p.deep = cp.soft, false
+	good := cp.hard
+	if cp.clean || cp.boot != "" && cp.boot == bootID(s.fs) {
+		good, p.powerLoss = cp.soft, false
 	}
-	p.from = min(p.from, s.State.Applied())
-	p.from = max(p.from, s.Log.Min())
-	p.durable = max(p.durable, p.from)
+	p.synced = cp.durable
+	p.queues, p.reset = max(low, good), good < low || s.Queues.Odd()
+	if p.reset {
+		p.queues = low
+	}
+	p.index = p.queues
+	if s.Index != nil {
+		p.index = max(low, min(good, s.Index.Indexed()))
+	}
+	p.log = max(low, min(good, s.State.Applied()))
 	return p
 }
 
-// rebuild drops what the projections hold at or above from and dispatches the log from there to its end.
-func (s *Store) rebuild(from, end int64) error {
-	from = min(from, end)
-	if from == s.Log.Min() {
-		if err := s.Queues.Clear(); err != nil {
-			return err
-		}
-	} else if err := s.Queues.Truncate(from); err != nil {
+// markOpen says on disk that the store is in use, and how far it can be trusted now, before anything is changed.
+func (s *Store) markOpen(plan recoveryPlan, importing bool) error {
+	if err := s.fs.WriteFileAtomic(s.Dir("abort"), []byte("castor")); err != nil { // Java's mark of a store that was not closed
 		return err
 	}
-	if s.Index != nil {
-		if err := s.Index.Truncate(from); err != nil {
-			return err
-		}
+	c := s.checkpoint
+	c.clean, c.importing, c.boot = false, importing, bootID(s.fs)
+	c.soft, c.hard = plan.log, min(s.checkpoint.hard, plan.log)
+	if plan.reset {
+		c.soft, c.hard = plan.queues, plan.queues
 	}
-	if s.State.Applied() > end {
-		return fmt.Errorf("state.db has seen the log up to %d, which ends at %d: the log has lost its end; restore it or fetch it from a replica", s.State.Applied(), end)
+	if s.checkpoint.seq == 0 {
+		c.durable = -1
 	}
+	return s.writeCheckpoint(c, true)
+}
+
+// rebuildStep is how much of the log is dispatched before what came of it is written.
+const rebuildStep = 64 << 20
+
+// rebuild drops what the projections hold beyond the plan, and dispatches the log from there to its end. It returns how much of the
+// log that was.
+func (s *Store) rebuild(plan recoveryPlan, java *javaImport, end int64) (read int64, err error) {
+	d := &s.dispatcher
+	d.queuesFrom, d.indexFrom, d.java = min(plan.queues, end), min(plan.index, end), java
+	if err := s.dropBeyond(plan, d); err != nil {
+		return 0, err
+	}
+	from := min(d.queuesFrom, d.indexFrom, plan.state, end)
 	s.dispatched.Store(from)
 	s.confirmed.Store(from)
 	report := s.progress("rebuilding queues and index")
 	for at := from; at < end; {
-		next, err := s.Log.Scan(at, min(at+256<<20, end), s.dispatch)
+		next, err := s.Log.Scan(at, min(at+rebuildStep, end), s.dispatch)
+		if err == nil && next == at {
+			next, err = s.Log.Scan(at, end, s.dispatch) // a record larger than a step
+		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if next == at {
-			return fmt.Errorf("rebuild: the record at %d is not whole", at)
+			return 0, fmt.Errorf("rebuild: the record at %d is not whole", at)
 		}
-		if at = next; at < end {
+		at = min(next, end)
+		s.reached(at)
+		if at < end {
 			report(at, end)
-			if err := s.Queues.Flush(false); err != nil {
-				return err
+			if err := s.save(false); err != nil { // a start that is interrupted goes on from here
+				return 0, err
 			}
 		}
-		s.dispatched.Store(at)
 	}
-	s.dispatched.Store(end)
-	s.confirmed.Store(end)
-	s.State.Advance(end)
-	if s.Index != nil {
-		s.Index.SetIndexed(end)
-	}
+	s.reached(end)
+	d.queuesFrom, d.indexFrom = 0, 0
 	if err := s.Queues.CorrectMin(s.Log.Min()); err != nil {
-		return err
+		return 0, err
 	}
 	for _, q := range s.Queues.All() {
 		q.Next = q.Max()
 	}
+	if end-from > rebuildStep {
+		err = s.save(true)
+	}
+	return end - from, err
+}
+
+// dropBeyond takes from queues and index what will be dispatched again.
+func (s *Store) dropBeyond(plan recoveryPlan, d *dispatcher) error {
+	if plan.reset {
+		s.log.Info("consume queues are built anew from the log", zap.Int64("from", d.queuesFrom))
+		if err := s.Queues.Reset(s.Log.Min()); err != nil {
+			return err
+		}
+	} else if err := s.Queues.Truncate(d.queuesFrom); err != nil {
+		return err
+	}
+	if s.Index == nil {
+		return nil
+	}
+	if err := s.Index.Truncate(d.indexFrom); err != nil {
+		return err
+	}
+	d.indexFrom = max(s.Log.Min(), min(d.indexFrom, s.Index.Indexed()))
 	return nil
 }
 
-// importJava appends the metadata of a Java store as the first state record, once.
-func (s *Store) importJava(end int64) error {
-	if s.State.Applied() > 0 && len(s.State.Topics()) > 0 {
-		return nil
-	}
-	if _, err := s.fs.Stat(s.Dir("config", "topics.json")); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	changes, report, err := state.ImportJava(s.Dir("config"), s.fs)
-	if err != nil {
-		return fmt.Errorf("import of the Java broker's metadata: %w", err)
-	}
-	s.log.Info("imported the metadata of a Java broker", zap.Any("report", report))
-	const batch = 1000
-	for len(changes) > 0 {
-		n := min(batch, len(changes))
-		if err := s.Propose(nil, changes[:n]...); err != nil {
-			return err
-		}
-		changes = changes[n:]
-	}
-	if err := s.Log.Flush(); err != nil {
-		return err
-	}
-	s.Advance()
-	return nil
-}
-
-// saveAll writes the projections and moves the checkpoint; with sync everything becomes durable first.
-func (s *Store) saveAll(sync bool) error {
-	at := s.Dispatched()
-	if sync && s.Log.Flushed() < at {
-		if err := s.Log.Flush(); err != nil {
-			return err
-		}
-	}
-	if err := s.Queues.Flush(sync); err != nil {
-		return err
-	}
-	if s.Index != nil {
-		indexed, err := s.Index.Flush(sync)
-		if err != nil {
-			return err
-		}
-		at = min(at, indexed)
-	}
-	if err := s.saveState(at); err != nil {
-		return err
-	}
-	c := s.checkpoint
-	c.soft, c.durable, c.boot = at, s.Log.Flushed(), bootID(s.fs)
-	if sync {
-		c.hard = at
-	}
-	return s.writeCheckpoint(c, sync)
-}
-
-// saveState commits the state tables. They must not be ahead of the durable log: after a power loss they would know what never
-// happened.
-func (s *Store) saveState(at int64) error {
+// reached notes that everything below the log offset at has been dispatched.
+func (s *Store) reached(at int64) {
+	s.dispatched.Store(at)
+	s.confirmed.Store(at)
 	s.State.Advance(at)
-	return s.db.Commit()
-}
-
-// syncLogTo makes the log durable up to offset; state.db calls it before it writes what it has applied.
-func (s *Store) syncLogTo(offset int64) error {
-	if s.Log.Flushed() >= offset {
-		return nil
+	if s.Index != nil {
+		s.Index.SetIndexed(at)
 	}
-	return s.Log.Flush()
-}
-
-// housekeeping writes the projections every second and syncs them every thirty.
-func (s *Store) housekeeping(ctx context.Context) error {
-	tick := s.clk.NewTicker(time.Second)
-	defer tick.Stop()
-	last := s.Dispatched()
-	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if at := s.Dispatched(); at != last || n%30 == 0 && s.checkpoint.hard != at {
-			last = at
-			if err := s.saveAll(n%30 == 0); err != nil {
-				s.log.Error("queues, index and state could not be written; they will be rebuilt from the log if the broker stops now", zap.Error(err))
-			}
-		}
-	}
-}
-
-// markClean says that nothing has to be recovered, to this broker and to Java's.
-func (s *Store) markClean() error {
-	c := s.checkpoint
-	c.clean = true
-	if err := s.writeCheckpoint(c, true); err != nil {
-		return err
-	}
-	if err := s.writeJavaCheckpoint(); err != nil {
-		return err
-	}
-	if err := s.fs.Remove(s.Dir("abort")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return s.fs.SyncDir(s.cfg.Root)
-}
-
-// writeJavaCheckpoint writes the file that a Java broker starts from (StoreCheckpoint): the time of the last record as the
-// time up to which log, queues and index are flushed, and the log's end.
-func (s *Store) writeJavaCheckpoint() error {
-	var last int64
-	if u := s.lastRecord(); u >= 0 {
-		last = s.Log.FirstStoreTime(u)
-	}
-	b := make([]byte, 4096)
-	for i, v := range []int64{last, last, last, 0, s.Log.End(), s.Log.End()} {
-		binary.BigEndian.PutUint64(b[8*i:], uint64(v))
-	}
-	return s.fs.WriteFileAtomic(s.Dir("checkpoint"), b)
-}
-
-// lastRecord returns the log offset of the last message of any queue, -1 if there is none.
-func (s *Store) lastRecord() int64 {
-	last := int64(-1)
-	for _, q := range s.Queues.All() {
-		if q.Max() > q.Min() {
-			if u, err := q.At(q.Max() - 1); err == nil {
-				last = max(last, u.Phy)
-			}
-		}
-	}
-	return last
 }
 
 // DelayOf returns the delay of a level; a level beyond the table counts as the last (ScheduleMessageService).

@@ -102,33 +102,49 @@ func (s *Store) collect(p *Plan, q *queue.Queue, lim Limits, f Filter, hot bool)
 	looked := 0
 	removed := false
 	p.Status = NoMatchedMessage
-	for p.Next < p.Max && looked < lim.ScanUnits {
+	for p.Next < p.Max {
 		read := q.Read
 		if hot {
 			read = q.ReadCached
 		}
-		n, err := read(p.Next, units[:min(len(units), lim.ScanUnits-looked)])
+		n, err := read(p.Next, units[:])
 		if errors.Is(err, vfs.ErrWouldBlock) {
-			return ErrCold
+			return s.stop(p, removed, hot)
+		}
+		if errors.Is(err, queue.ErrRange) && (p.Next < q.Min() || p.Next >= q.Max()) { // expired or deleted under the read
+			return s.finish(p, true, hot)
 		}
 		if err != nil {
-			if p.Next < q.Min() { // expired under the read
-				break
-			}
 			return err
 		}
 		for _, u := range units[:n] {
-			looked++
-			full, ok, err := s.take(p, u, lim, f, hot)
-			if err != nil {
-				return err
+			if u.Phy == p.LastPhy && !u.Filler() { // a further message of the same inner batch
+				p.Next++
+				continue
 			}
-			if full {
+			if looked++; looked > lim.ScanUnits {
 				return s.finish(p, removed, hot)
 			}
-			removed = removed || !ok
+			switch full, ok, err := s.take(p, u, lim, f, hot); {
+			case errors.Is(err, ErrCold):
+				return s.stop(p, removed, hot)
+			case err != nil:
+				return err
+			case full:
+				return s.finish(p, removed, hot)
+			case !ok:
+				removed = true
+			}
 			p.Next++
 		}
+	}
+	return s.finish(p, removed, hot)
+}
+
+// stop ends a hot read where the disk would be needed: with what it has, if it has anything.
+func (s *Store) stop(p *Plan, removed, hot bool) error {
+	if p.Count == 0 {
+		return ErrCold
 	}
 	return s.finish(p, removed, hot)
 }
@@ -266,6 +282,9 @@ func (s *Store) OffsetByTime(q *queue.Queue, ms int64, b Boundary) (int64, error
 	}
 	first, err := q.Search(func(u queue.Unit) (bool, error) {
 		t, err := s.StoreTime(u)
+		if u.Phy < s.Log.Min() { // deleted, so older than all others
+			return false, nil
+		}
 		if b == Upper {
 			return t > ms, err
 		}

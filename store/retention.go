@@ -109,50 +109,78 @@ func (s *Store) DiskUsed() (log, rest int) {
 }
 
 // Clean makes one pass: it deletes what may go (with manual regardless of the hour) and sets or clears the state of a full disk.
+// While the disk is too full the oldest segments go one by one, as many as a batch may have.
 func (s *Store) Clean(manual bool) error {
-	log, rest := s.DiskUsed()
-	used := max(log, rest)
 	r := &s.live.Load().retention
-	d := r.decide(used, s.clk.Now().Hour(), manual)
-	var err error
-	if d.remove || d.force {
-		err = s.deleteOld(d.force)
+	for range max(1, r.Batch) {
+		log, rest := s.DiskUsed()
+		used := max(log, rest)
+		d := r.decide(used, s.clk.Now().Hour(), manual)
+		s.noteDisk(d, used, r.WarningLevel)
+		if !d.remove && !d.force {
+			return nil
+		}
+		if low, err := s.deleteOld(d, r); err != nil || !low || !d.force {
+			return err
+		}
 	}
+	return nil
+}
+
+// noteDisk refuses sends, or takes them again.
+func (s *Store) noteDisk(d decision, used, limit int) {
 	switch {
 	case d.full && !s.diskFull.Swap(true):
-		s.log.Error("disk almost full: sends are refused; free space, or lower fileReservedTime or diskSpaceCleanForciblyRatio", zap.Int("usedPercent", used), zap.Int("limit", r.WarningLevel))
+		s.log.Error("disk almost full: sends are refused; free space, or lower fileReservedTime or diskSpaceCleanForciblyRatio", zap.Int("usedPercent", used), zap.Int("limit", limit))
 	case d.notFull && s.diskFull.Swap(false):
 		s.log.Info("disk has room again: sends are taken", zap.Int("usedPercent", used))
 	}
-	return err
 }
 
-// deleteOld deletes the oldest segments: those whose messages are older than Keep, or with force any. A segment's age is that of
-// the next segment's first message, which is no older than its own last.
-func (s *Store) deleteOld(force bool) error {
-	segs := s.Log.Segments()
-	r := &s.live.Load().retention
-	limit := s.clk.NowMs() - r.Keep.Milliseconds()
-	to := segs[0].Base
-	for i := 1; i < len(segs) && i <= r.Batch; i++ {
-		if t := s.Log.FirstStoreTime(segs[i].Base); !force && (t == 0 || t > limit) {
-			break
+// deleteOld deletes the oldest segments: those whose messages are older than Keep, or by force one of any age. What goes has been
+// saved (S4), and queues and index let go of it first. It tells whether anything went.
+func (s *Store) deleteOld(d decision, r *Retention) (deleted bool, err error) {
+	before := s.Log.Min()
+	to := s.expired(r)
+	if segs := s.Log.Segments(); to == before && d.force && len(segs) > 1 {
+		to = segs[1].Base
+	}
+	if to == before {
+		return false, nil
+	}
+	if s.synced() < to {
+		if err := s.save(true); err != nil {
+			return false, err
 		}
-		to = segs[i].Base
-		if force && i == 1 {
-			break
+		if s.synced() < to {
+			return false, nil
 		}
 	}
-	to = min(to, s.Dispatched())
-	before := segs[0].Base
+	if err := s.Queues.CorrectMin(to); err != nil {
+		return false, err
+	}
 	low, err := s.Log.RemoveBefore(to, r.Batch)
-	if low == before {
-		return err
-	}
-	s.log.Info("old messages deleted", zap.Int64("logMin", low), zap.Bool("forced", force))
-	err = errors.Join(err, s.Queues.CorrectMin(low))
 	if s.Index != nil {
 		err = errors.Join(err, s.Index.RemoveBefore(low))
 	}
-	return err
+	if low > before {
+		s.log.Info("old messages deleted", zap.Int64("logMin", low), zap.Bool("forced", d.force))
+	}
+	return low > before, err
+}
+
+// expired returns the start of the first segment that is not old enough to go, or a batch behind the start. A segment's age is
+// that of the next segment's first message, which is no older than its own last.
+func (s *Store) expired(r *Retention) int64 {
+	segs := s.Log.Segments()
+	limit := s.clk.NowMs() - r.Keep.Milliseconds()
+	to := segs[0].Base
+	for i := 1; i < len(segs) && i <= r.Batch; i++ {
+		t := s.Log.FirstStoreTime(segs[i].Base)
+		if t == 0 || t > limit || segs[i].Base > s.Dispatched() {
+			break
+		}
+		to = segs[i].Base
+	}
+	return to
 }

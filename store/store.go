@@ -12,13 +12,15 @@
 //	Advance: read the confirm offset; dispatch the records below it to the projections, in log order; release the waiters.
 //
 // Advance runs on whoever moved the confirm offset: the appender itself (ASYNC_FLUSH), the flusher (SYNC_FLUSH), or replication.
-// So what has been acknowledged can be read, queried and counted at once.
+// So what has been acknowledged can be read, queried and counted at once. It touches memory only; housekeeping writes the
+// projections to their files.
 //
 // # Invariants
 //
 //	S1 dispatched <= confirm <= written; no reader and no projection sees a byte at or above the confirm offset.
 //	S2 the confirm offset never goes back while the store is open.
 //	S3 a waiter is told exactly once.
+//	S4 a segment of the log is deleted only when queues, index and state have what is in it, durably.
 //
 // # Goroutines
 //
@@ -32,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +68,7 @@ var (
 type Config struct {
 	Root         string // storePathRootDir
 	CommitLogDir string // storePathCommitLog
+	StateFile    string // of the operating system, whatever file system the rest is on; empty means state.db in Root
 
 	SegmentSize int64
 	QueueFile   int64
@@ -108,7 +112,8 @@ type Store struct {
 
 	confirmed  atomic.Int64 // S2
 	dispatched atomic.Int64 // S1; moved by the dispatcher
-	advancing  atomic.Int64 // who dispatches: see Advance
+	advancing  sync.Mutex   // held by who dispatches: see Advance
+	wanted     atomic.Int64 // counts the calls of Advance
 	broken     atomic.Pointer[error]
 	diskFull   atomic.Bool
 	waiters    waiters
@@ -116,6 +121,7 @@ type Store struct {
 	cleaning   chan Cleaning
 
 	bootTime   time.Time
+	saving     sync.Mutex // held over I/O by those who write projections and checkpoint
 	checkpoint checkpoint
 	unlock     vfs.Unlocker
 	stats      Stats
@@ -165,7 +171,7 @@ func (s *Store) alone(written, flushed int64) int64 {
 }
 
 // Waiting is how many appends wait for their confirmation.
-func (s *Store) Waiting() int { return s.waiters.len() }
+func (s *Store) Waiting() int { return int(s.waiters.count.Load()) }
 
 // Confirmed is the confirm offset: everything below it is acknowledged or may be.
 func (s *Store) Confirmed() int64 { return s.confirmed.Load() }
@@ -187,16 +193,21 @@ func (s *Store) Writeable() error {
 	return nil
 }
 
-// Append writes the records next to each other, or none of them, and has w told when they are confirmed; w may be nil. The caller
-// calls Advance afterwards, once for any number of appends.
+// Append writes the records next to each other, or none of them, and has w told when they are confirmed; w may be nil. An error
+// means that nothing was written and w is not told. The caller calls Advance afterwards, once for any number of appends.
 func (s *Store) Append(entries []commitlog.Entry, w Waiter) error {
 	if s.diskFull.Load() {
 		return ErrDiskFull
 	}
+	return s.append(entries, w)
+}
+
+// append is Append on a disk that is almost full, too.
+func (s *Store) append(entries []commitlog.Entry, w Waiter) error {
 	if err := s.broken.Load(); err != nil {
 		return *err
 	}
-	if w != nil && s.waiters.len() >= s.waiters.limit {
+	if w != nil && s.waiters.count.Load() >= s.waiters.limit {
 		return ErrBusy
 	}
 	end, err := s.Log.Append(entries)
@@ -207,8 +218,8 @@ func (s *Store) Append(entries []commitlog.Entry, w Waiter) error {
 	s.stats.Put.Add(int64(len(entries)))
 	s.stats.PutBytes.Add(end - entries[0].Phy)
 	live := s.live.Load()
-	if w != nil {
-		s.waiters.add(waiting{end: end, deadline: s.clk.NowMs() + live.syncTimeout.Milliseconds(), w: w})
+	if w != nil && !s.waiters.add(waiting{end: end, deadline: s.uptime() + live.syncTimeout.Milliseconds(), w: w}) {
+		s.exclusive(func() { w.Done(ErrClosed) }) // the store was closed since the append
 	}
 	if live.syncFlush {
 		s.Log.WantFlush()
@@ -216,55 +227,88 @@ func (s *Store) Append(entries []commitlog.Entry, w Waiter) error {
 	return nil
 }
 
+// uptime is in ms and, unlike the clock, never jumps.
+func (s *Store) uptime() int64 { return s.clk.Now().Sub(s.bootTime).Milliseconds() }
+
 // Propose appends changes of the state as one record. w is told when they are confirmed and applied.
 func (s *Store) Propose(w Waiter, changes ...state.Change) error {
 	return s.ProposeBody(state.Append(nil, changes...), w)
 }
 
-// ProposeBody appends an encoded batch of changes. It does not keep body.
+// ProposeBody appends an encoded batch of changes. It does not keep body. It is not refused on a disk that is almost full: those
+// who read need it to make room.
 func (s *Store) ProposeBody(body []byte, w Waiter) error {
+	restart, err := s.restarts(body)
+	if err != nil {
+		return err
+	}
 	d := message.Draft{Topic: state.Topic, BornTimestamp: s.clk.NowMs(), BornHost: noHost, StoreHost: noHost, Body: body}
 	if err := d.Prepare(); err != nil {
 		return err
 	}
-	err := s.Append([]commitlog.Entry{{Draft: &d}}, w)
+	err = s.append([]commitlog.Entry{{Draft: &d, Restart: restart}}, w)
 	if err == nil {
 		s.Advance()
 	}
 	return err
 }
 
-// Advance moves the confirm offset as far as it goes, dispatches what it has passed and releases who waited for it. Any number
-// of goroutines may call it at once: one of them does the work of all.
-func (s *Store) Advance() {
-	if s.advancing.Add(1) != 1 {
-		return
-	}
-	for {
-		seen := s.advancing.Load()
-		s.advanceOnce()
-		if s.advancing.CompareAndSwap(seen, 0) {
-			return
+// restarts finds the queues that start over behind a record, since it deletes their topic.
+func (s *Store) restarts(body []byte) (next []*int64, err error) {
+	err = state.Each(body, func(c state.Change) error {
+		if c.Kind == state.KindTopicDelete {
+			if t := s.Queues.Topic(c.Topic); t != nil {
+				for _, q := range t.Queues() {
+					next = append(next, &q.Next)
+				}
+			}
 		}
+		return nil
+	})
+	return next, err
+}
+
+// Advance moves the confirm offset as far as it goes, dispatches what it has passed and releases who waited for it. Any number
+// of goroutines may call it at once: one of them does the work of all. It never waits.
+func (s *Store) Advance() {
+	s.wanted.Add(1)
+	for s.advancing.TryLock() {
+		seen := s.wanted.Load()
+		s.advanceOnce()
+		s.advancing.Unlock()
+		if s.wanted.Load() == seen {
+			return // whoever comes now finds it unlocked
+		}
+	}
+}
+
+// exclusive runs f while nobody advances, and tells connections whose replies f has put.
+func (s *Store) exclusive(f func()) {
+	s.advancing.Lock()
+	f()
+	s.batchEnd()
+	s.advancing.Unlock()
+	s.Advance() // for those who found it locked
+}
+
+func (s *Store) batchEnd() {
+	if s.arrivals != nil {
+		s.arrivals.BatchEnd()
 	}
 }
 
 func (s *Store) advanceOnce() {
 	_ = s.Log.Write() // a failure poisons the log, which Append and Writeable report
-	if to := s.confirm(s.Log.End(), s.Log.Flushed()); to > s.dispatched.Load() {
+	if to := s.confirm(s.Log.End(), s.Log.Flushed()); to > s.dispatched.Load() && s.broken.Load() == nil {
 		s.confirmed.Store(to)
 		if err := s.dispatchTo(to); err != nil {
-			if s.broken.CompareAndSwap(nil, &err) {
-				s.log.Error("the log cannot be read where it was written: this broker takes no more messages", zap.Error(err))
-			}
-			return
+			s.broken.Store(&err)
+			s.log.Error("the log cannot be read where it was written: this broker takes no more messages", zap.Error(err))
 		}
 	}
 	// Also without a move: a waiter may have been queued after its record was dispatched by somebody else.
 	s.waiters.release(s.dispatched.Load())
-	if s.arrivals != nil {
-		s.arrivals.BatchEnd()
-	}
+	s.batchEnd()
 }
 
 // Run does the store's background work until ctx ends.
@@ -294,29 +338,10 @@ func (s *Store) deadlines(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			s.exclusive(func() { s.expire(s.clk.NowMs(), ErrFlushTimeout) })
+			if now := s.uptime(); s.waiters.due(now) {
+				s.exclusive(func() { s.waiters.expire(now, ErrFlushTimeout) })
+			}
 		}
-	}
-}
-
-func (s *Store) expire(nowMs int64, err error) {
-	s.waiters.expire(nowMs, err)
-	if s.arrivals != nil {
-		s.arrivals.BatchEnd()
-	}
-}
-
-// exclusive runs f as the one goroutine that may advance. It waits for another to finish.
-func (s *Store) exclusive(f func()) {
-	for !s.advancing.CompareAndSwap(0, 1) {
-		select {
-		case <-time.After(time.Millisecond):
-		}
-	}
-	f()
-	for !s.advancing.CompareAndSwap(1, 0) {
-		s.advancing.Store(1)
-		s.advanceOnce()
 	}
 }
 
@@ -325,10 +350,15 @@ func (s *Store) exclusive(f func()) {
 func (s *Store) Close() error {
 	s.Log.Fence(ErrClosed)
 	err := s.Log.Flush()
-	s.Advance()
-	s.exclusive(func() { s.expire(1<<62, ErrClosed) })
+	s.exclusive(func() {
+		s.advanceOnce()
+		s.waiters.close(ErrClosed)
+	})
+	if broken := s.broken.Load(); broken != nil {
+		err = errors.Join(err, *broken)
+	}
 	if err == nil {
-		err = s.saveAll(true)
+		err = s.save(true)
 	}
 	if err == nil {
 		err = s.markClean()

@@ -150,7 +150,7 @@ func TestRestartAndKill(t *testing.T) {
 				s.fill(100, rng, &acked)
 				s.verify(acked)
 				if rng.IntN(2) == 0 {
-					if err := s.saveAll(rng.IntN(2) == 0); err != nil {
+					if err := s.save(rng.IntN(2) == 0); err != nil {
 						t.Fatal(err)
 					}
 					s.fill(20, rng, &acked)

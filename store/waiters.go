@@ -2,87 +2,102 @@ package store
 
 import (
 	"sync"
+	"sync/atomic"
 )
 
 // Waiter is told once what has become of a record that was appended: nil when it is confirmed, else why it is not. It runs on
-// the goroutine that moved the confirm offset, and must not block.
+// the goroutine that moved the confirm offset, one at a time, and must not block.
 type Waiter interface{ Done(err error) }
 
 type waiting struct {
 	end      int64 // of the record in the log
-	deadline int64 // ms
+	deadline int64 // ms since the store was opened
 	w        Waiter
 }
 
-// waiters is the queue of those who wait for the confirm offset, in the order of their appends: one advance releases all that it
+// waiters is the queue of those who wait for the confirm offset, in the order of the log: one advance releases all that it
 // covers. It is a ring that grows up to a limit.
 type waiters struct {
-	mu    sync.Mutex
-	ring  []waiting
-	head  int
-	n     int
-	limit int
+	limit int64
+	count atomic.Int64
 	done  []Waiter // scratch of the releaser
+
+	mu     sync.Mutex
+	ring   []waiting
+	head   int
+	closed bool
 }
 
-// add queues w. The limit is the appender's to look at, before it appends.
-func (q *waiters) add(w waiting) {
+func (q *waiters) at(i int) *waiting { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
+
+// add queues w; false means that the queue is closed. Appends come in here nearly in the order in which they took their place in
+// the log. The limit is the appender's to look at, before it appends.
+func (q *waiters) add(w waiting) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.n == len(q.ring) {
+	if q.closed {
+		return false
+	}
+	n := int(q.count.Load())
+	if n == len(q.ring) {
 		bigger := make([]waiting, max(64, 2*len(q.ring)))
-		for i := range q.n {
-			bigger[i] = q.ring[(q.head+i)&(len(q.ring)-1)]
+		for i := range n {
+			bigger[i] = *q.at(i)
 		}
 		q.ring, q.head = bigger, 0
 	}
-	q.ring[(q.head+q.n)&(len(q.ring)-1)] = w
-	q.n++
+	i := n
+	for ; i > 0 && q.at(i-1).end > w.end; i-- {
+		*q.at(i) = *q.at(i - 1)
+	}
+	*q.at(i) = w
+	q.count.Add(1)
+	return true
 }
 
-func (q *waiters) len() int {
+// release completes everybody whose record ends at or below offset, in order. One goroutine at a time, as for all below.
+func (q *waiters) release(offset int64) {
+	if q.count.Load() > 0 {
+		q.complete(nil, func(w *waiting) bool { return w.end <= offset })
+	}
+}
+
+// due tells whether the deadline of the first has passed.
+func (q *waiters) due(now int64) bool {
+	if q.count.Load() == 0 {
+		return false
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.n
-}
-
-// release completes everybody whose record ends at or below offset, in order. One goroutine at a time.
-func (q *waiters) release(offset int64) {
-	q.take(func(w *waiting) bool { return w.end <= offset })
-	for i, w := range q.done {
-		w.Done(nil)
-		q.done[i] = nil
-	}
+	return q.count.Load() > 0 && q.at(0).deadline <= now
 }
 
 // expire completes everybody whose deadline has passed with err.
-func (q *waiters) expire(nowMs int64, err error) {
+func (q *waiters) expire(now int64, err error) {
+	q.complete(err, func(w *waiting) bool { return w.deadline <= now })
+}
+
+// close completes everybody with err, and lets nobody in any more.
+func (q *waiters) close(err error) {
 	q.mu.Lock()
-	idle := q.n == 0 || q.ring[q.head].deadline > nowMs
+	q.closed = true
 	q.mu.Unlock()
-	if idle {
-		return
+	q.complete(err, func(*waiting) bool { return true })
+}
+
+// complete tells the head of the queue, as far as ok holds.
+func (q *waiters) complete(err error, ok func(w *waiting) bool) {
+	q.done = q.done[:0]
+	q.mu.Lock()
+	for q.count.Load() > 0 && ok(q.at(0)) {
+		q.done = append(q.done, q.at(0).w)
+		q.at(0).w = nil
+		q.head = (q.head + 1) & (len(q.ring) - 1)
+		q.count.Add(-1)
 	}
-	q.take(func(w *waiting) bool { return w.deadline <= nowMs })
+	q.mu.Unlock()
 	for i, w := range q.done {
 		w.Done(err)
 		q.done[i] = nil
 	}
-}
-
-// take moves the head of the queue, as far as ok holds, to done.
-func (q *waiters) take(ok func(w *waiting) bool) {
-	q.done = q.done[:0]
-	q.mu.Lock()
-	for q.n > 0 {
-		w := &q.ring[q.head]
-		if !ok(w) {
-			break
-		}
-		q.done = append(q.done, w.w)
-		w.w = nil
-		q.head = (q.head + 1) & (len(q.ring) - 1)
-		q.n--
-	}
-	q.mu.Unlock()
 }

@@ -265,6 +265,15 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.closeDeleted(l.clk.Now().Add(deletedGrace)))
 }
 
+// Abandon closes what a log that was never recovered, or not with success, has open. It changes nothing.
+func (l *Log) Abandon() error {
+	var err error
+	for _, s := range *l.segments.Load() {
+		err = errors.Join(err, s.close())
+	}
+	return err
+}
+
 // discard removes a segment that was made ahead and not used.
 func (l *Log) discard(s *segment) error {
 	return errors.Join(s.close(), l.fs.Remove(s.path))

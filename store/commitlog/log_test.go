@@ -76,7 +76,7 @@ func check(t testing.TB, l *Log, offsets []int64) {
 
 func TestAppendReopenAcrossSegments(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, vfs.OS{}, dir, Recovery{Durable: -1})
+	l := open(t, vfs.OS{}, dir, Recovery{Synced: -1, PowerLoss: true})
 	next := int64(0)
 	offsets := fill(t, l, 500, &next)
 	check(t, l, offsets)
@@ -84,7 +84,7 @@ func TestAppendReopenAcrossSegments(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l = open(t, vfs.OS{}, dir, Recovery{Durable: end})
+	l = open(t, vfs.OS{}, dir, Recovery{Synced: end, PowerLoss: true})
 	if l.End() != end {
 		t.Fatalf("end %d, was %d", l.End(), end)
 	}
@@ -108,7 +108,7 @@ func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 	if err := fs.MkdirAll("/log"); err != nil {
 		t.Fatal(err)
 	}
-	l := open(t, fs, "/log", Recovery{Durable: -1})
+	l := open(t, fs, "/log", Recovery{Synced: -1, PowerLoss: true})
 	next := int64(0)
 	offsets := fill(t, l, 20, &next)
 	last, end := offsets[19], l.End()
@@ -126,7 +126,7 @@ func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 		if _, err := f.WriteAt(torn, last); err != nil {
 			t.Fatal(err)
 		}
-		l := open(t, fs, "/log", Recovery{Durable: end})
+		l := open(t, fs, "/log", Recovery{Synced: end, PowerLoss: true})
 		if l.End() != last {
 			t.Fatalf("%d bytes kept: end %d, want %d", keep, l.End(), last)
 		}
@@ -139,7 +139,7 @@ func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 
 func TestDamageInTheMiddleIsReportedNotCut(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, vfs.OS{}, dir, Recovery{Durable: -1})
+	l := open(t, vfs.OS{}, dir, Recovery{Synced: -1, PowerLoss: true})
 	next := int64(0)
 	offsets := fill(t, l, 300, &next)
 	end := l.End()
@@ -155,7 +155,7 @@ func TestDamageInTheMiddleIsReportedNotCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d *DamageError
-	if _, _, err := l.Recover(Recovery{Durable: end}); !errors.As(err, &d) || d.Offset != offsets[10] || d.Next < offsets[11] {
+	if _, _, err := l.Recover(Recovery{Synced: end, PowerLoss: true}); !errors.As(err, &d) || d.Offset != offsets[10] || d.Next < offsets[11] {
 		t.Fatal(err)
 	}
 }
@@ -176,7 +176,7 @@ func TestPowerLoss(t *testing.T) {
 		var offsets []int64
 		durable := int64(0)
 		for range 4 {
-			l := open(t, fs, "/log", Recovery{Durable: durable, Deep: true})
+			l := open(t, fs, "/log", Recovery{Synced: durable, PowerLoss: true})
 			if l.End() < durable {
 				t.Fatalf("seed %d: end %d, durable %d", seed, l.End(), durable)
 			}
@@ -204,7 +204,7 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	if err := fs.MkdirAll("/log"); err != nil {
 		t.Fatal(err)
 	}
-	l := open(t, fs, "/log", Recovery{Durable: -1})
+	l := open(t, fs, "/log", Recovery{Synced: -1, PowerLoss: true})
 	fs.SetFree(1000)
 	var err error
 	next := int64(0)
@@ -227,7 +227,7 @@ func TestFailedSyncPoisons(t *testing.T) {
 	if err := fs.MkdirAll("/log"); err != nil {
 		t.Fatal(err)
 	}
-	l := open(t, fs, "/log", Recovery{Durable: -1})
+	l := open(t, fs, "/log", Recovery{Synced: -1, PowerLoss: true})
 	next := int64(0)
 	fill(t, l, 3, &next)
 	broken := errors.New("EIO")
@@ -254,7 +254,7 @@ func BenchmarkAppend1K(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, _, err := l.Recover(Recovery{Durable: -1}); err != nil {
+	if _, _, err := l.Recover(Recovery{Synced: -1, PowerLoss: true}); err != nil {
 		b.Fatal(err)
 	}
 	go l.RunPrepare(b.Context()) //nolint:errcheck // ends with the benchmark

@@ -29,15 +29,24 @@ func (l *Log) Hot(offset int64) bool {
 	return offset >= l.opened && offset >= l.End()-l.cfg.HotBytes
 }
 
-// AppendRange appends the n bytes at offset, which must lie in one segment and below End. A hot range is copied from memory; any
-// other is read from the file and may block. A segment that has just been deleted can still be read.
-func (l *Log) AppendRange(dst []byte, offset int64, n int) ([]byte, error) {
+// locate returns the segment that holds the n bytes at offset; they must lie in one segment and below End. A segment that has just
+// been deleted can still be read.
+func (l *Log) locate(offset int64, n int) (*segment, error) {
 	s := l.segmentOf(offset)
 	if s == nil {
 		s = l.deletedAt(offset)
 	}
 	if s == nil || n < 0 || offset+int64(n) > l.End() || offset+int64(n) > s.base+l.cfg.SegmentSize {
-		return dst, fmt.Errorf("%w: %d bytes at %d", ErrRange, n, offset)
+		return nil, fmt.Errorf("%w: %d bytes at %d", ErrRange, n, offset)
+	}
+	return s, nil
+}
+
+// AppendRange appends the n bytes at offset. A hot range is copied from memory; any other is read from the file and may block.
+func (l *Log) AppendRange(dst []byte, offset int64, n int) ([]byte, error) {
+	s, err := l.locate(offset, n)
+	if err != nil {
+		return dst, err
 	}
 	at := offset - s.base
 	if l.Hot(offset) && s.pin() {
@@ -58,12 +67,9 @@ func (l *Log) AppendCached(dst []byte, offset int64, n int) ([]byte, error) {
 	if l.Hot(offset) {
 		return l.AppendRange(dst, offset, n)
 	}
-	s := l.segmentOf(offset)
-	if s == nil {
-		s = l.deletedAt(offset)
-	}
-	if s == nil || n < 0 || offset+int64(n) > l.End() || offset+int64(n) > s.base+l.cfg.SegmentSize {
-		return dst, fmt.Errorf("%w: %d bytes at %d", ErrRange, n, offset)
+	s, err := l.locate(offset, n)
+	if err != nil {
+		return dst, err
 	}
 	start := len(dst)
 	dst = grow(dst, n)

@@ -30,14 +30,13 @@ func (e *DamageError) Unwrap() error { return e.Err }
 type Recovery struct {
 	// From is a record boundary below which everything is known to be good; 0 or less means the start of the log.
 	From int64
-	// Durable is the end of what was known to be synced when the machine lost power: damage at or above it is a torn tail, whatever
-	// follows. -1 means that everything that was written is there, or that nothing is known: damage with valid records behind it
-	// is reported.
-	Durable int64
+	// Synced is the end of what is known to have been synced; -1 if nothing is known.
+	Synced int64
+	// PowerLoss tells that the machine may have lost power since: then damage at or above Synced is a torn tail, whatever follows,
+	// and anything may lie behind the end. Otherwise everything that was written is there, and what is torn is one write.
+	PowerLoss bool
 	// Need is an offset that the log must reach: what has been derived from it goes that far.
 	Need int64
-	// Deep looks at every byte behind the end, as after a power loss; otherwise only at what one write can have left there.
-	Deep bool
 	// StoreTime is the store time of the last record below From in ms, if it is known.
 	StoreTime int64
 	// Progress is called now and then with the offset reached; it may be nil.
@@ -64,8 +63,8 @@ func (l *Log) Recover(r Recovery) (end int64, cut int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	t := l.tornAt(end, limit, r.Deep)
-	if r.Durable < 0 || end < r.Durable {
+	t := l.tornAt(end, limit, r.PowerLoss)
+	if !r.mayTear(end) {
 		if next := l.validBehind(t, limit); next >= 0 {
 			return 0, 0, &DamageError{Path: l.segmentOf(end).path, Offset: end, Next: next, Err: why}
 		}
@@ -73,14 +72,19 @@ func (l *Log) Recover(r Recovery) (end int64, cut int64, err error) {
 	if end < r.Need {
 		return 0, 0, fmt.Errorf("commit log: it ends at %d (%w), but queues and state have been built from it up to %d: the disk has lost data; restore it or fetch the log from a replica", end, why, r.Need)
 	}
-	if end < r.Durable {
+	if end < r.Synced {
 		l.log.Error("the log ends before what was known to be durable: the disk has lost data",
-			zap.Int64("end", end), zap.Int64("durable", r.Durable), zap.Error(why))
+			zap.Int64("end", end), zap.Int64("durable", r.Synced), zap.Error(why))
 	}
 	if err = l.cut(t); err != nil {
 		return 0, 0, err
 	}
-	return end, max(0, t.dirty-end), l.take(end, min(end, from))
+	return end, max(0, t.dirty-end), l.take(end, max(0, min(end, r.Synced)))
+}
+
+// mayTear tells whether damage at an offset can come from a power loss, so that valid records behind it mean nothing.
+func (r *Recovery) mayTear(offset int64) bool {
+	return r.PowerLoss && r.Synced >= 0 && offset >= r.Synced
 }
 
 // create makes the first segment of an empty log.
@@ -92,8 +96,8 @@ func (l *Log) create() (end, cut int64, err error) {
 	return s.base, 0, l.take(s.base, s.base)
 }
 
-// findEnd verifies records from a boundary on and returns the offset of the first that is not valid, and why. At and above
-// durable a record must also be free of holes, and so must the last one.
+// findEnd verifies records from a boundary on and returns the offset of the first that is not valid, and why. Where a power loss
+// may have torn it a record must also be free of holes, and so must the last one.
 func (l *Log) findEnd(r Recovery, from, limit int64) (end int64, why error, err error) {
 	report := from
 	holed, bad, prev := false, error(nil), from
@@ -101,7 +105,7 @@ func (l *Log) findEnd(r Recovery, from, limit int64) (end int64, why error, err 
 		if bad = v.Verify(at); bad != nil {
 			return bad
 		}
-		if prev, holed = at, v.Holed(); holed && r.Durable >= 0 && at >= r.Durable {
+		if prev, holed = at, v.Holed(); holed && r.mayTear(at) {
 			bad = message.ErrHoled
 			return bad
 		}

@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"sort"
@@ -18,7 +19,7 @@ func (s *Set) listFiles(dir string) ([]int64, error) {
 	var first []int64
 	for _, e := range entries {
 		base, err := strconv.ParseInt(e.Name(), 10, 64)
-		if len(e.Name()) == 20 && err == nil && base%UnitSize == 0 {
+		if len(e.Name()) == 20 && err == nil && base >= 0 && base%UnitSize == 0 {
 			first = append(first, base/UnitSize)
 		}
 	}
@@ -26,42 +27,59 @@ func (s *Set) listFiles(dir string) ([]int64, error) {
 	return first, nil
 }
 
+func (q *Queue) filePath(firstUnit int64) string {
+	return filepath.Join(q.dir, fmt.Sprintf("%020d", firstUnit*UnitSize))
+}
+
 // load finds the queue's first and last unit in its files. Within a file units are written in order, so the end is found by
 // bisection; a last file without units is passed over.
 func (q *Queue) load() error {
 	files, err := q.set.listFiles(q.dir)
-	if err != nil {
+	if err != nil || len(files) == 0 {
 		return err
 	}
-	per := q.set.cfg.FileSize / UnitSize
-	top := int64(0)
-	for i := len(files) - 1; i >= 0; i-- {
-		n, err := q.unitsIn(files[i], per)
+	if err := q.checkFiles(files); err != nil {
+		return err
+	}
+	top := files[0]
+	for i := len(files) - 1; i >= 0 && top == files[0]; i-- {
+		n, err := q.unitsIn(files[i])
 		if err != nil {
 			return err
 		}
-		if n > 0 || i == 0 {
+		if n > 0 {
 			top = files[i] + n
-			break
 		}
 	}
-	low := int64(0)
-	if len(files) > 0 {
-		low = files[0]
-	}
+	q.min.Store(files[0])
 	q.max.Store(top)
 	q.memBase, q.written, q.synced = top, top, top
-	q.min.Store(min(low, top))
-	// Fillers at the start of the first file are not messages.
-	low, err = q.Search(func(u Unit) (bool, error) { return !u.Filler(), nil })
+	if q.odd {
+		return nil
+	}
+	low, err := q.skipFillers(files[0], top)
 	q.min.Store(low)
 	return err
 }
 
+// checkFiles notes files that this set would not have made.
+func (q *Queue) checkFiles(files []int64) error {
+	per := q.set.perFile()
+	for i, first := range files {
+		info, err := q.set.fs.Stat(q.filePath(first))
+		if err != nil {
+			return err
+		}
+		if info.Size() != q.set.cfg.FileSize || first%per != 0 || i > 0 && first != files[i-1]+per {
+			q.odd = true
+		}
+	}
+	return nil
+}
+
 // unitsIn counts the units in a file.
-func (q *Queue) unitsIn(first, per int64) (int64, error) {
-	path := q.filePath(first)
-	f, err := q.set.fs.Open(path)
+func (q *Queue) unitsIn(first int64) (n int64, err error) {
+	f, err := q.set.fs.Open(q.filePath(first))
 	if err != nil {
 		return 0, err
 	}
@@ -70,76 +88,114 @@ func (q *Queue) unitsIn(first, per int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if size == 0 {
-		return 0, nil
-	}
-	if size != q.set.cfg.FileSize {
-		return 0, fmt.Errorf("consume queue: %s has %d bytes, mappedFileSizeConsumeQueue is %d: set the size that the store was written with",
-			filepath.Clean(path), size, q.set.cfg.FileSize)
-	}
-	var buf [UnitSize]byte
-	n := sort.Search(int(per), func(i int) bool {
-		if _, rerr := f.ReadAt(buf[:], int64(i)*UnitSize); rerr != nil {
-			err = rerr
+	var b [UnitSize]byte
+	n = int64(sort.Search(int(size/UnitSize), func(i int) bool {
+		if _, e := f.ReadAt(b[:], int64(i)*UnitSize); e != nil && e != io.EOF {
+			err = e
 		}
-		return readUnit(buf[:]).Size == 0
-	})
-	return int64(n), err
+		return readUnit(b[:]).Size == 0
+	}))
+	return n, err
 }
 
-// Truncate drops the units of messages at or above a log offset, in every queue, in memory and on disk, and keeps the offsets of
-// what was dropped free to be given again by the messages that are dispatched next.
-func (s *Set) Truncate(logEnd int64) error {
-	var err error
-	for _, q := range s.All() {
-		if e := q.truncate(logEnd); e != nil {
-			err = errors.Join(err, fmt.Errorf("consume queue %s: %w", q.key(), e))
-		}
-	}
-	return err
-}
-
-func (q *Queue) truncate(logEnd int64) error {
-	top := q.Max()
-	if top == q.Min() {
-		return nil
-	}
-	if last, err := q.At(top - 1); err == nil && !last.Filler() && last.Phy < logEnd {
-		return nil
-	}
-	cut, err := q.Search(func(u Unit) (bool, error) { return u.Phy >= logEnd, nil })
-	if err != nil {
-		return err
-	}
-	q.mu.Lock()
-	written := q.written
-	if cut >= q.memBase {
-		q.mem = q.mem[:(cut-q.memBase)*UnitSize]
-	} else {
-		q.mem, q.memBase = q.mem[:0], cut
-	}
-	q.written = min(q.written, cut)
-	q.synced = min(q.synced, cut)
-	q.max.Store(cut)
-	q.mu.Unlock()
-	return q.zero(cut, written)
-}
-
-// zero clears the slots [from, to) in the files.
-func (q *Queue) zero(from, to int64) error {
-	per := q.set.cfg.FileSize / UnitSize
+// skipFillers returns the first offset in [from, to) that is not a filler's, to if there is none.
+func (q *Queue) skipFillers(from, to int64) (int64, error) {
+	units := make([]Unit, 1)
 	for from < to {
-		first := from / per * per
-		n := min(to, first+per) - from
-		f, err := q.set.fs.Open(q.filePath(first))
+		n, err := q.Read(from, units)
 		if err != nil {
-			return err
+			return from, err
 		}
-		_, err = f.WriteAt(make([]byte, n*UnitSize), (from-first)*UnitSize)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return err
+		for i, u := range units[:n] {
+			if !u.Filler() {
+				return min(from+int64(i), to), nil
+			}
 		}
-		from += n
+		from += int64(n)
+		if len(units) == 1 {
+			units = make([]Unit, 4096)
+		}
+	}
+	return to, nil
+}
+
+// Odd tells whether files of a queue are not as this set makes them: of another size, or with one missing. Such queues cannot be
+// written to; Reset makes them anew.
+func (s *Set) Odd() bool {
+	for _, q := range s.All() {
+		if q.odd {
+			return true
+		}
+	}
+	return false
+}
+
+// Truncate drops the units of messages at or above a log offset, in every queue. Their offsets are given again by the messages
+// that are dispatched next. Nothing else may use the set meanwhile.
+func (s *Set) Truncate(logEnd int64) error {
+	for _, q := range s.All() {
+		if top := q.Max(); top == q.Min() {
+			continue
+		} else if last, err := q.At(top - 1); err == nil && last.Size > 0 && !last.Filler() && last.Phy < logEnd {
+			continue
+		}
+		// A unit of size 0 was never written: what a power loss has left of those behind it is worth nothing.
+		cut, err := q.Search(func(u Unit) (bool, error) { return u.Size <= 0 || u.Phy >= logEnd, nil })
+		if err != nil {
+			return fmt.Errorf("consume queue %s: %w", q.key(), err)
+		}
+		q.Cut(cut)
 	}
 	return nil
+}
+
+// Reset empties every queue, so that all can be dispatched again from the start of the log at logMin. A queue whose last message
+// lies below it has expired and keeps its Max. Nothing else may use the set meanwhile.
+func (s *Set) Reset(logMin int64) error {
+	for _, q := range s.All() {
+		top := q.Max()
+		var last Unit
+		if top > 0 {
+			var err error
+			if last, err = q.lastUnit(); err != nil {
+				return fmt.Errorf("consume queue %s: %w", q.key(), err)
+			}
+		}
+		q.mu.Lock()
+		expired := last.Size > 0 && !last.Filler() && last.Phy < logMin
+		if expired && q.odd { // written anew in a file of the right size
+			q.emptyLocked(top - 1)
+			q.appendLocked(last)
+		}
+		if expired {
+			q.min.Store(top)
+		} else {
+			q.emptyLocked(0)
+		}
+		q.mu.Unlock()
+	}
+	return nil
+}
+
+// lastUnit reads the last unit from whatever file has it.
+func (q *Queue) lastUnit() (u Unit, err error) {
+	files, err := q.set.listFiles(q.dir)
+	if err != nil {
+		return u, err
+	}
+	last := q.Max() - 1
+	i := sort.Search(len(files), func(i int) bool { return files[i] > last }) - 1
+	if i < 0 {
+		return u, nil
+	}
+	f, err := q.set.fs.Open(q.filePath(files[i]))
+	if err != nil {
+		return u, err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	var b [UnitSize]byte
+	if _, err := f.ReadAt(b[:], (last-files[i])*UnitSize); err != nil && err != io.EOF {
+		return u, err
+	}
+	return readUnit(b[:]), nil
 }

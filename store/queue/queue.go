@@ -4,18 +4,20 @@
 //
 // The files consumequeue/<topic>/<queueId>/<20 digits>, in Java's format: units of 20 bytes (log offset i64, size i32, tags code
 // i64), the unit of queue offset n at byte 20*n. New units are kept in memory and written in batches by Flush; recent ones stay
-// in memory for readers. No file is kept open, so ten thousand queues cost ten thousand small buffers and nothing else.
+// in memory for readers. Few files are kept open, so ten thousand queues cost ten thousand small buffers and nothing else.
 //
 // # Invariants
 //
-//	Q1 the unit of queue offset n is the n-th: a Put at any other place is a duplicate (below the end) or leaves explicit
-//	   fillers (above it), never a shifted queue.
+//	Q1 the unit of queue offset n is the n-th: what is missing below it is an explicit filler, never a shifted queue.
 //	Q2 units are in log order.
 //	Q3 min <= max; a queue whose messages have all expired keeps min == max, so offsets never start over.
+//	Q4 a Queue stands for its topic and id as long as the set is open: deleting the topic empties it, and it is the same one when
+//	   the topic is made again, so that whoever holds it never counts offsets of its own.
 //
 // # Concurrency
 //
-// One goroutine (dispatch) calls Put; one calls Flush; any number read.
+// One goroutine (dispatch) calls Put, Cut and Remove, which touch no file; Flush and CorrectMin do what they left to do to the
+// files, one at a time (Set.io); any number read. Lock order: Set.io, Topic.mu, Queue.mu, Set.dirtyMu.
 //
 // Formats: docs/format/consumequeue.md. Java: ConsumeQueue. Start reading at Queue.Put.
 package queue
@@ -24,8 +26,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -48,11 +48,27 @@ type Unit struct {
 // Filler tells whether the unit stands for no message.
 func (u Unit) Filler() bool { return u.Size == fillerSize && u.Phy == 0 }
 
-// ErrRange is returned for an offset outside [Min, Max).
-var ErrRange = errors.New("consume queue: offset out of range")
+// Errors of reads and of Put.
+var (
+	// ErrRange is returned for an offset outside [Min, Max).
+	ErrRange = errors.New("consume queue: offset out of range")
+	// ErrTaken is returned by Put when another message has the offset.
+	ErrTaken = errors.New("consume queue: the offset is taken")
+	// ErrOffset is returned by Put for an offset that no queue can have reached.
+	ErrOffset = errors.New("consume queue: impossible offset")
+)
 
-// keepUnits is how many written units stay in memory for readers.
-const keepUnits = 1024
+const (
+	// maxGap is the largest hole between two messages of a queue that is filled. A larger one is a damaged number.
+	maxGap = 1 << 20
+	// maxOffset keeps positions in bytes within an int64.
+	maxOffset = 1 << 58
+)
+
+// chunk is a piece of a queue in memory.
+const chunkUnits = 64
+
+type chunk [chunkUnits * UnitSize]byte
 
 // Queue is the ConsumeQueue of one topic and queue id.
 type Queue struct {
@@ -68,16 +84,22 @@ type Queue struct {
 	set *Set
 	dir string
 
-	min atomic.Int64
-	max atomic.Int64
+	min atomic.Int64 // changed under mu
+	max atomic.Int64 // changed under mu
 
 	mu      sync.Mutex
-	mem     []byte // units [memBase, max)
+	chunks  []*chunk // units [memBase, max)
 	memBase int64
 	written int64 // units below it are in the files
-	reader  *reader
-	dirty   bool  // in the set's list of queues to flush
 	synced  int64 // units below it are durable
+	stale   int64 // files may hold units up to here that are no longer the queue's
+	wipe    bool  // the files are those of a queue that was emptied
+	odd     bool  // a file is not as this set would have made it
+	dirty   bool  // in the set's list of queues to flush
+	life    int   // how often the queue was emptied
+	reader  *reader
+
+	gone bool // Topic.mu: its topic was deleted
 }
 
 // Min is the offset of the first message, Max when there is none.
@@ -86,47 +108,127 @@ func (q *Queue) Min() int64 { return q.min.Load() }
 // Max is the offset that the next message to be dispatched gets; everything below may be read.
 func (q *Queue) Max() int64 { return q.max.Load() }
 
-// Put adds the unit of a message. A unit below Max is a duplicate and is passed over.
-func (q *Queue) Put(offset int64, u Unit) {
+// Put adds the unit of a message. A unit that is there already is passed over; another one at its offset is ErrTaken. A queue
+// without messages starts at any offset.
+func (q *Queue) Put(offset int64, u Unit) error {
 	top := q.max.Load()
-	if offset < top {
-		return
+	if offset != top {
+		if offset < 0 || offset > maxOffset || offset > top+maxGap && q.min.Load() != top {
+			return fmt.Errorf("%w: %d behind %d", ErrOffset, offset, top)
+		}
+		if offset < top {
+			return q.compare(offset, u)
+		}
 	}
 	q.mu.Lock()
 	if offset > top {
 		q.gapLocked(offset, top)
 	}
-	q.mem = appendUnit(q.mem, u)
-	q.max.Store(offset + 1)
-	add := !q.dirty
-	q.dirty = true
+	q.appendLocked(u)
+	q.markLocked()
 	q.mu.Unlock()
-	if add {
+	return nil
+}
+
+// compare tells whether the unit at an offset is u.
+func (q *Queue) compare(offset int64, u Unit) error {
+	if offset < q.Min() {
+		return nil // expired
+	}
+	old, err := q.At(offset)
+	if err == nil && old != u {
+		err = fmt.Errorf("%w: %d by the record at %d", ErrTaken, offset, old.Phy)
+	}
+	return err
+}
+
+// gapLocked makes room up to offset: a queue without messages starts there, any other gets fillers.
+func (q *Queue) gapLocked(offset, top int64) {
+	if q.min.Load() == top {
+		q.emptyLocked(offset)
+		return
+	}
+	for ; top < offset; top++ {
+		q.appendLocked(Unit{Size: fillerSize})
+	}
+}
+
+func (q *Queue) appendLocked(u Unit) {
+	top := q.max.Load()
+	at := int(top - q.memBase)
+	if at == len(q.chunks)*chunkUnits {
+		q.chunks = append(q.chunks, q.set.getChunk())
+	}
+	putUnit(q.chunks[at/chunkUnits][at%chunkUnits*UnitSize:], u)
+	q.max.Store(top + 1)
+}
+
+// emptyLocked makes the queue one without messages that goes on at offset.
+func (q *Queue) emptyLocked(offset int64) {
+	q.freeLocked(len(q.chunks))
+	q.memBase, q.written, q.synced, q.stale = offset, offset, offset, 0
+	q.min.Store(offset)
+	q.max.Store(offset)
+	q.wipe, q.odd = true, false
+	q.life++
+	q.letGoLocked(q.reader)
+	q.markLocked()
+}
+
+// markLocked has the next Flush look at the queue.
+func (q *Queue) markLocked() {
+	if !q.dirty {
+		q.dirty = true
 		q.set.addDirty(q)
 	}
 }
 
-// gapLocked makes room up to offset: an empty queue starts there, any other gets fillers.
-func (q *Queue) gapLocked(offset, top int64) {
-	if q.min.Load() == top {
-		q.min.Store(offset)
-		if q.memBase+int64(len(q.mem)/UnitSize) == q.written { // nothing pending: skip the files up to here
-			q.mem, q.memBase, q.written = q.mem[:0], offset, offset
-			return
-		}
+// freeLocked drops the first n chunks.
+func (q *Queue) freeLocked(n int) {
+	for _, c := range q.chunks[:n] {
+		q.set.chunks.Put(c)
 	}
-	for ; top < offset; top++ {
-		q.mem = appendUnit(q.mem, Unit{Size: fillerSize})
-	}
+	q.memBase += int64(n) * chunkUnits
+	q.chunks = append(q.chunks[:0], q.chunks[n:]...)
 }
 
-func appendUnit(b []byte, u Unit) []byte {
-	b = binary.BigEndian.AppendUint64(b, uint64(u.Phy))
-	b = binary.BigEndian.AppendUint32(b, uint32(u.Size))
-	return binary.BigEndian.AppendUint64(b, uint64(u.Tags))
+// Cut drops the units at and above offset.
+func (q *Queue) Cut(offset int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	top := q.max.Load()
+	if offset >= top {
+		return
+	}
+	if offset < q.min.Load() || offset <= 0 {
+		q.emptyLocked(max(offset, 0))
+		return
+	}
+	if offset <= q.memBase {
+		q.freeLocked(len(q.chunks))
+		q.memBase = offset
+	} else {
+		keep := (int(offset-q.memBase) + chunkUnits - 1) / chunkUnits
+		for _, c := range q.chunks[keep:] {
+			q.set.chunks.Put(c)
+		}
+		q.chunks = q.chunks[:keep]
+	}
+	q.stale = max(q.stale, q.written)
+	q.written, q.synced = min(q.written, offset), min(q.synced, offset)
+	q.max.Store(offset)
+	q.markLocked()
+}
+
+func putUnit(b []byte, u Unit) {
+	_ = b[UnitSize-1]
+	binary.BigEndian.PutUint64(b, uint64(u.Phy))
+	binary.BigEndian.PutUint32(b[8:], uint32(u.Size))
+	binary.BigEndian.PutUint64(b[12:], uint64(u.Tags))
 }
 
 func readUnit(b []byte) Unit {
+	_ = b[UnitSize-1]
 	return Unit{
 		Phy:  int64(binary.BigEndian.Uint64(b)),
 		Size: int32(binary.BigEndian.Uint32(b[8:])),
@@ -145,112 +247,34 @@ func (q *Queue) ReadCached(offset int64, dst []Unit) (int, error) {
 	return q.read(offset, dst, vfs.File.ReadCached)
 }
 
-func (q *Queue) read(offset int64, dst []Unit, readAt func(f vfs.File, p []byte, off int64) (int, error)) (int, error) {
-	if offset < q.min.Load() || offset >= q.max.Load() || len(dst) == 0 {
-		return 0, fmt.Errorf("%w: %d of %s-%d, which has [%d, %d)", ErrRange, offset, q.Topic, q.ID, q.Min(), q.Max())
-	}
+func (q *Queue) read(offset int64, dst []Unit, readAt readAt) (int, error) {
 	q.mu.Lock()
-	if offset >= q.memBase {
-		b := q.mem[(offset-q.memBase)*UnitSize:]
-		n := min(len(dst), len(b)/UnitSize)
-		for i := range n {
-			dst[i] = readUnit(b[i*UnitSize:])
+	top := q.max.Load()
+	if offset < q.min.Load() || offset >= top || len(dst) == 0 {
+		q.mu.Unlock()
+		return 0, q.rangeError(offset)
+	}
+	if offset < q.memBase {
+		end := q.memBase
+		q.mu.Unlock()
+		n, err := q.readFile(offset, dst[:min(int64(len(dst)), end-offset)], readAt)
+		if err != nil && (offset < q.Min() || offset >= q.Max()) { // expired, or deleted with its topic
+			err = q.rangeError(offset)
 		}
-		q.mu.Unlock()
-		return n, nil
+		return n, err
 	}
-	end := min(q.written, q.memBase)
-	q.mu.Unlock()
-	return q.readFile(offset, dst[:min(int64(len(dst)), end-offset)], readAt)
-}
-
-// reader is an open file of a queue that is being read. It is closed by the last one who uses it after the queue has let it go.
-type reader struct {
-	first int64 // unit
-	f     vfs.File
-	users int
-	gone  bool
-}
-
-// openReader returns the file that starts with a unit, the one that was read last if it is that.
-func (q *Queue) openReader(first int64) (*reader, error) {
-	q.mu.Lock()
-	if r := q.reader; r != nil && r.first == first {
-		r.users++
-		q.mu.Unlock()
-		return r, nil
+	n := int(min(int64(len(dst)), top-offset))
+	at := int(offset - q.memBase)
+	for i := range n {
+		dst[i] = readUnit(q.chunks[at/chunkUnits][at%chunkUnits*UnitSize:])
+		at++
 	}
 	q.mu.Unlock()
-	f, err := q.set.fs.Open(q.filePath(first))
-	if err != nil {
-		return nil, err
-	}
-	r := &reader{first: first, f: f, users: 1}
-	q.mu.Lock()
-	old := q.reader
-	q.reader = r
-	q.mu.Unlock()
-	if old != nil {
-		q.letGo(old)
-	} else {
-		q.set.readers.Add(1)
-	}
-	return r, nil
+	return n, nil
 }
 
-// letGo closes r, or has its last user close it.
-func (q *Queue) letGo(r *reader) {
-	q.mu.Lock()
-	if q.reader == r {
-		q.reader = nil
-		q.set.readers.Add(-1)
-	}
-	r.gone = true
-	last := r.users == 0
-	q.mu.Unlock()
-	if last {
-		_ = r.f.Close()
-	}
-}
-
-// release ends a use of r. Where many queues are read, files are not kept open.
-func (q *Queue) release(r *reader) {
-	q.mu.Lock()
-	r.users--
-	last := r.gone && r.users == 0
-	q.mu.Unlock()
-	if last {
-		_ = r.f.Close()
-	} else if q.set.readers.Load() > maxReaders {
-		q.letGo(r)
-	}
-}
-
-// maxReaders is how many queues keep the file open that they were read from last.
-const maxReaders = 512
-
-// readFile reads units of one file; a read does not go beyond the file's end.
-func (q *Queue) readFile(offset int64, dst []Unit, readAt func(f vfs.File, p []byte, off int64) (int, error)) (int, error) {
-	per := q.set.cfg.FileSize / UnitSize
-	n := min(int64(len(dst)), per-offset%per)
-	r, err := q.openReader(offset / per * per)
-	if err != nil {
-		return 0, err
-	}
-	defer q.release(r)
-	var small [64 * UnitSize]byte
-	buf := small[:]
-	if n*UnitSize > int64(len(small)) {
-		buf = make([]byte, n*UnitSize)
-	}
-	m, err := readAt(r.f, buf[:n*UnitSize], offset%per*UnitSize)
-	if m < UnitSize || errors.Is(err, vfs.ErrWouldBlock) {
-		return 0, fmt.Errorf("read %s: %w", q.filePath(r.first), err)
-	}
-	for i := range m / UnitSize {
-		dst[i] = readUnit(buf[i*UnitSize:])
-	}
-	return m / UnitSize, nil
+func (q *Queue) rangeError(offset int64) error {
+	return fmt.Errorf("%w: %d of %s, which has [%d, %d)", ErrRange, offset, q.key(), q.Min(), q.Max())
 }
 
 // At reads one unit.
@@ -260,157 +284,40 @@ func (q *Queue) At(offset int64) (Unit, error) {
 	return one[0], err
 }
 
-func (q *Queue) filePath(firstUnit int64) string {
-	return filepath.Join(q.dir, fmt.Sprintf("%020d", firstUnit*UnitSize))
-}
-
-// flush writes the pending units. The bytes are copied under the lock and written outside it.
-func (q *Queue) flush(scratch []byte) ([]byte, error) {
-	q.mu.Lock()
-	q.dirty = false
-	from := q.written
-	scratch = append(scratch[:0], q.mem[(from-q.memBase)*UnitSize:]...)
-	q.mu.Unlock()
-	to := from + int64(len(scratch)/UnitSize)
-	if err := q.writeUnits(from, scratch); err != nil {
-		q.mu.Lock()
-		q.dirty = true
-		q.mu.Unlock()
-		return scratch, err
-	}
-	q.mu.Lock()
-	q.written = to
-	if drop := to - keepUnits - q.memBase; drop > keepUnits {
-		q.mem = append(q.mem[:0], q.mem[drop*UnitSize:]...)
-		q.memBase += drop
-	}
-	q.mu.Unlock()
-	return scratch, nil
-}
-
-// writeUnits writes units from queue offset at on, file by file.
-func (q *Queue) writeUnits(at int64, b []byte) error {
-	per := q.set.cfg.FileSize / UnitSize
-	for len(b) > 0 {
-		first := at / per * per
-		n := min(int64(len(b)), (first+per-at)*UnitSize)
-		if err := q.writeFile(first, (at-first)*UnitSize, b[:n]); err != nil {
-			return err
-		}
-		at += n / UnitSize
-		b = b[n:]
-	}
-	return nil
-}
-
-func (q *Queue) writeFile(first, pos int64, b []byte) error {
-	path := q.filePath(first)
-	f, err := q.set.fs.Open(path)
-	if err != nil {
-		if f, err = q.createFile(path, pos); err != nil {
-			return err
-		}
-	}
-	_, err = f.WriteAt(b, pos)
-	return errors.Join(err, f.Close())
-}
-
-// createFile makes a file of the full size (sparse). Slots before the first unit get fillers, as Java writes them.
-func (q *Queue) createFile(path string, pos int64) (vfs.File, error) {
-	if err := q.set.fs.MkdirAll(q.dir); err != nil {
-		return nil, err
-	}
-	f, err := q.set.fs.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	err = f.Truncate(q.set.cfg.FileSize)
-	if err == nil && pos > 0 {
-		var fill []byte
-		for range pos / UnitSize {
-			fill = appendUnit(fill, Unit{Size: fillerSize})
-		}
-		_, err = f.WriteAt(fill, 0)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// idle drops the memory of a queue that has had no message since the last flush.
-func (q *Queue) idle() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if top := q.max.Load(); q.written == top && !q.dirty {
-		q.mem, q.memBase = nil, top
-	}
-}
-
-// close lets go of the file that was read last.
-func (q *Queue) close() {
-	q.mu.Lock()
-	r := q.reader
-	q.mu.Unlock()
-	if r != nil {
-		q.letGo(r)
-	}
-}
-
-// Search returns the first offset in [Min, Max] for which at(unit) is true; at must be false before some offset and true from it
-// on. Fillers are passed over as false.
+// Search returns the first offset in [Min, Max] of a message for which at is true, Max if there is none; at must be false before
+// some offset and true from it on. A filler counts as the message behind it.
 func (q *Queue) Search(at func(Unit) (bool, error)) (int64, error) {
 	lo, hi := q.Min(), q.Max()
 	for lo < hi {
 		mid := lo + (hi-lo)/2
-		u, err := q.At(mid)
+		next, err := q.skipFillers(mid, hi)
+		if err == nil && next == hi { // only fillers in [mid, hi)
+			hi = mid
+			continue
+		}
+		var u Unit
+		if err == nil {
+			u, err = q.At(next)
+		}
+		if errors.Is(err, ErrRange) && mid < q.Min() { // expired meanwhile
+			lo = min(q.Min(), hi)
+			continue
+		}
 		if err != nil {
 			return 0, err
 		}
-		yes := false
-		if !u.Filler() {
-			if yes, err = at(u); err != nil {
-				return 0, err
-			}
+		yes, err := at(u)
+		if err != nil {
+			return 0, err
 		}
 		if yes {
 			hi = mid
 		} else {
-			lo = mid + 1
+			lo = next + 1
 		}
 	}
-	return lo, nil
-}
-
-// correctMin moves Min up to the first message at or above the log's first offset, and deletes files that hold none.
-func (q *Queue) correctMin(logMin int64) error {
-	if q.Min() == q.Max() {
-		return nil
-	}
-	if first, err := q.At(q.Min()); err == nil && !first.Filler() && first.Phy >= logMin {
-		return nil
-	}
-	low, err := q.Search(func(u Unit) (bool, error) { return u.Phy >= logMin, nil })
-	if err != nil {
-		return err
-	}
-	q.min.Store(low)
-	return q.removeFiles(low)
-}
-
-// removeFiles deletes files whose units are all below offset, never the one that holds the last unit: it keeps Max.
-func (q *Queue) removeFiles(offset int64) error {
-	per := q.set.cfg.FileSize / UnitSize
-	files, err := q.set.listFiles(q.dir)
-	for i, first := range files {
-		if i == len(files)-1 || first+per > offset {
-			break
-		}
-		err = errors.Join(err, q.set.fs.Remove(q.filePath(first)))
-	}
-	return err
+	return q.skipFillers(lo, q.Max())
 }
 
 // key names a queue in messages.
-func (q *Queue) key() string { return q.Topic + "-" + strconv.Itoa(int(q.ID)) }
+func (q *Queue) key() string { return fmt.Sprintf("%s-%d", q.Topic, q.ID) }

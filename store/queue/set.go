@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -30,19 +31,27 @@ type Set struct {
 	fs  vfs.FS
 	log *zap.Logger
 
+	chunks sync.Pool // *chunk
+
 	mu     sync.RWMutex
 	topics map[string]*Topic
 
 	readers atomic.Int64 // queues that keep a file open
 
 	dirtyMu sync.Mutex
-	dirty   []*Queue
+	dirty   []*Queue // to be flushed
+
+	io      sync.Mutex          // held over I/O by whoever changes files
 	touched map[*Queue]struct{} // written since the last sync
+	changed map[string]struct{} // directories with new or removed entries since the last sync
+	buf     []byte
 }
 
 // Topic holds the queues of one topic, by id.
 type Topic struct {
 	Name string
+
+	live atomic.Bool // it has queues; changed under mu
 
 	mu     sync.RWMutex
 	queues []*Queue
@@ -53,7 +62,8 @@ func Open(cfg Config, fsys vfs.FS, log *zap.Logger) (*Set, error) {
 	if cfg.FileSize <= 0 || cfg.FileSize%UnitSize != 0 {
 		return nil, fmt.Errorf("consume queue: file size %d is no multiple of %d", cfg.FileSize, UnitSize)
 	}
-	s := &Set{cfg: cfg, fs: fsys, log: log, topics: map[string]*Topic{}, touched: map[*Queue]struct{}{}}
+	s := &Set{cfg: cfg, fs: fsys, log: log, topics: map[string]*Topic{}, touched: map[*Queue]struct{}{}, changed: map[string]struct{}{}}
+	s.chunks.New = func() any { return new(chunk) }
 	topics, err := readDir(fsys, cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -70,7 +80,7 @@ func Open(cfg Config, fsys vfs.FS, log *zap.Logger) (*Set, error) {
 				continue
 			}
 			if err := s.GetOrCreate(topic.Name(), int32(id)).load(); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("consume queue %s-%d: %w", topic.Name(), id, err)
 			}
 		}
 	}
@@ -91,11 +101,18 @@ func readDir(fsys vfs.FS, dir string) ([]fs.DirEntry, error) {
 	return dirs, err
 }
 
+func (s *Set) perFile() int64 { return s.cfg.FileSize / UnitSize }
+
+func (s *Set) getChunk() *chunk { return s.chunks.Get().(*chunk) }
+
 // Topic returns the queues of a topic, nil if it has none.
 func (s *Set) Topic(name string) *Topic {
 	s.mu.RLock()
 	t := s.topics[name]
 	s.mu.RUnlock()
+	if t == nil || !t.live.Load() {
+		return nil
+	}
 	return t
 }
 
@@ -111,7 +128,7 @@ func (s *Set) Get(topic string, id int32) *Queue {
 func (t *Topic) Get(id int32) *Queue {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if id < 0 || int(id) >= len(t.queues) {
+	if id < 0 || int(id) >= len(t.queues) || t.queues[id] == nil || t.queues[id].gone {
 		return nil
 	}
 	return t.queues[id]
@@ -123,19 +140,20 @@ func (t *Topic) Queues() []*Queue {
 	defer t.mu.RUnlock()
 	var all []*Queue
 	for _, q := range t.queues {
-		if q != nil {
+		if q != nil && !q.gone {
 			all = append(all, q)
 		}
 	}
 	return all
 }
 
-// GetOrCreate returns a queue, making it in memory; its folder is made with its first file. topic is kept.
+// GetOrCreate returns a queue, making it in memory; its folder is made with its first file. It returns nil for an id or a name
+// that cannot be a folder's. topic is kept.
 func (s *Set) GetOrCreate(topic string, id int32) *Queue {
 	if q := s.Get(topic, id); q != nil {
 		return q
 	}
-	if id < 0 || id >= MaxQueueID {
+	if id < 0 || id >= MaxQueueID || !validName(topic) {
 		return nil
 	}
 	s.mu.Lock()
@@ -153,7 +171,14 @@ func (s *Set) GetOrCreate(topic string, id int32) *Queue {
 	if t.queues[id] == nil {
 		t.queues[id] = &Queue{Topic: t.Name, ID: id, set: s, dir: filepath.Join(s.cfg.Dir, t.Name, strconv.Itoa(int(id)))}
 	}
+	t.queues[id].gone = false
+	t.live.Store(true)
 	return t.queues[id]
+}
+
+// validName tells whether a topic's name can be a folder's. A record with any other has been forged or damaged.
+func validName(name string) bool {
+	return name != "" && len(name) <= 255 && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }
 
 // All returns every queue, by topic and id.
@@ -174,33 +199,23 @@ func (s *Set) All() []*Queue {
 	return all
 }
 
-// Remove forgets a topic's queues and deletes their files.
-func (s *Set) Remove(topic string) error {
-	s.mu.Lock()
-	t := s.topics[topic]
-	delete(s.topics, topic)
-	s.mu.Unlock()
+// Remove empties a topic's queues and forgets them until one is made again (Q4); the next Flush deletes their files.
+func (s *Set) Remove(topic string) {
+	t := s.Topic(topic)
 	if t == nil {
-		return nil
+		return
 	}
-	s.dirtyMu.Lock()
-	keep := s.dirty[:0]
-	for _, q := range s.dirty {
-		if q.Topic != topic {
-			keep = append(keep, q)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.live.Store(false)
+	for _, q := range t.queues {
+		if q != nil && !q.gone {
+			q.gone = true
+			q.mu.Lock()
+			q.emptyLocked(0)
+			q.mu.Unlock()
 		}
 	}
-	s.dirty = keep
-	for q := range s.touched {
-		if q.Topic == topic {
-			delete(s.touched, q)
-		}
-	}
-	s.dirtyMu.Unlock()
-	for _, q := range t.Queues() {
-		q.close()
-	}
-	return s.fs.RemoveAll(filepath.Join(s.cfg.Dir, topic))
 }
 
 func (s *Set) addDirty(q *Queue) {
@@ -209,95 +224,9 @@ func (s *Set) addDirty(q *Queue) {
 	s.dirtyMu.Unlock()
 }
 
-// Flush writes what is pending in every queue. With sync it also makes everything written so far durable.
-func (s *Set) Flush(sync bool) error {
-	s.dirtyMu.Lock()
-	dirty := s.dirty
-	s.dirty = nil
-	for _, q := range dirty {
-		s.touched[q] = struct{}{}
-	}
-	var all []*Queue
-	if sync {
-		for q := range s.touched {
-			all = append(all, q)
-		}
-	}
-	s.dirtyMu.Unlock()
-	var scratch []byte
-	var err error
-	for _, q := range dirty {
-		var e error
-		if scratch, e = q.flush(scratch); e != nil {
-			err = errors.Join(err, fmt.Errorf("consume queue %s: %w", q.key(), e))
-			s.addDirty(q)
-		}
-	}
-	for _, q := range all {
-		if e := q.sync(); e != nil {
-			err = errors.Join(err, e)
-			continue
-		}
-		q.idle()
-		s.dirtyMu.Lock()
-		if !q.dirty {
-			delete(s.touched, q)
-		}
-		s.dirtyMu.Unlock()
-	}
-	return err
-}
-
-// sync makes the files that were written since the last sync durable.
-func (q *Queue) sync() error {
-	q.mu.Lock()
-	from, to := q.synced, q.written
-	q.mu.Unlock()
-	per := q.set.cfg.FileSize / UnitSize
-	for first := from / per * per; first < to; first += per {
-		f, err := q.set.fs.Open(q.filePath(first))
-		if errors.Is(err, fs.ErrNotExist) { // expired, or before an imported queue's first file
-			continue
-		}
-		if err == nil {
-			err = errors.Join(f.SyncData(), f.Close())
-		}
-		if err != nil {
-			return fmt.Errorf("consume queue %s: %w", q.key(), err)
-		}
-	}
-	if err := q.set.fs.SyncDir(q.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	q.mu.Lock()
-	q.synced = max(q.synced, to)
-	q.mu.Unlock()
-	return nil
-}
-
 // Close closes the files that are open for reading.
 func (s *Set) Close() {
 	for _, q := range s.All() {
 		q.close()
 	}
-}
-
-// CorrectMin moves every queue's Min up to the log's first offset.
-func (s *Set) CorrectMin(logMin int64) error {
-	var err error
-	for _, q := range s.All() {
-		err = errors.Join(err, q.correctMin(logMin))
-	}
-	return err
-}
-
-// Clear forgets and deletes every queue.
-func (s *Set) Clear() error {
-	s.mu.Lock()
-	s.topics = map[string]*Topic{}
-	s.mu.Unlock()
-	s.dirtyMu.Lock()
-	s.dirty, s.touched = nil, map[*Queue]struct{}{}
-	s.dirtyMu.Unlock()
-	return s.fs.RemoveAll(s.cfg.Dir)
 }

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// saveInterval is how often the projections are written.
+	saveInterval = time.Second
+	// syncEvery is after how many of them they are synced, and syncBytes after how much of the log: the index has to read that much
+	// again after a kill.
+	syncEvery = 30
+	syncBytes = 256 << 20
+)
+
+// save writes the projections and moves the checkpoint; with sync everything becomes durable first.
+func (s *Store) save(sync bool) error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	at := s.Dispatched()
+	if sync {
+		if err := s.syncLogTo(at); err != nil {
+			return err
+		}
+	}
+	if err := s.Queues.Flush(sync); err != nil {
+		return err
+	}
+	indexed := at
+	if s.Index != nil {
+		var err error
+		if indexed, err = s.Index.Flush(sync); err != nil {
+			return err
+		}
+	}
+	s.State.Advance(at)
+	if err := s.db.Commit(); err != nil {
+		return err
+	}
+	c := s.checkpoint
+	c.soft, c.storeTime, c.boot = at, s.Log.LastStoreTime(), bootID(s.fs)
+	if flushed := s.Log.Flushed(); c.durable >= 0 || flushed == s.Log.End() {
+		c.durable = flushed
+	}
+	if sync {
+		c.hard = min(at, indexed)
+	}
+	return s.writeCheckpoint(c, sync)
+}
+
+// syncLogTo makes the log durable up to offset. state.db calls it before it writes what it has applied: after a power loss it would
+// know what never happened.
+func (s *Store) syncLogTo(offset int64) error {
+	if s.Log.Flushed() >= offset {
+		return nil
+	}
+	return s.Log.Flush()
+}
+
+// synced is the log offset below which everything that was derived from the log is durable.
+func (s *Store) synced() int64 {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	return s.checkpoint.hard
+}
+
+// housekeeping saves regularly.
+func (s *Store) housekeeping(ctx context.Context) error {
+	tick := s.clk.NewTicker(saveInterval)
+	defer tick.Stop()
+	last, failing := int64(-1), false
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		at, hard := s.Dispatched(), s.synced()
+		sync := at-hard >= syncBytes || n%syncEvery == 0 && at != hard
+		if at == last && !sync {
+			continue
+		}
+		last = at
+		err := s.save(sync)
+		if err != nil && !failing {
+			s.log.Error("queues, index and state cannot be written; they will be rebuilt from the log if the broker stops now", zap.Error(err))
+		}
+		if err == nil && failing {
+			s.log.Info("queues, index and state are written again")
+		}
+		if failing = err != nil; failing {
+			last = -1
+		}
+	}
+}
+
+// markClean says that nothing has to be recovered, to this broker and to Java's.
+func (s *Store) markClean() error {
+	c := s.checkpoint
+	c.clean = true
+	if err := s.writeCheckpoint(c, true); err != nil {
+		return err
+	}
+	if err := s.writeJavaCheckpoint(); err != nil {
+		return err
+	}
+	if err := s.fs.Remove(s.Dir("abort")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return s.fs.SyncDir(s.cfg.Root)
+}
+
+// writeJavaCheckpoint writes the file that a Java broker starts from (StoreCheckpoint): the time of the last record as the
+// time up to which log, queues and index are flushed, and the log's end.
+func (s *Store) writeJavaCheckpoint() error {
+	last, end := s.Log.LastStoreTime(), s.Log.End()
+	b := make([]byte, 4096)
+	for i, v := range []int64{last, last, last, 0, end, end} {
+		binary.BigEndian.PutUint64(b[8*i:], uint64(v))
+	}
+	return s.fs.WriteFileAtomic(s.Dir("checkpoint"), b)
+}
