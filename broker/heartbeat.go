@@ -17,8 +17,11 @@ import (
 	"github.com/castor-mq/castor/store/state"
 )
 
-// maxHeartbeatGroups bounds the groups of one client.
-const maxHeartbeatGroups = 10_000
+// Bounds of one client: its groups, and the length of names that nothing else checks.
+const (
+	maxHeartbeatGroups = 10_000
+	maxClientName      = 1024
+)
 
 // handleHeartbeat serves HEART_BEAT (ClientManageProcessor). Groups that do not exist and may not be made are passed over.
 func (b *Broker) handleHeartbeat(r *remoting.Request, _ *header.HeartbeatRequest) error {
@@ -26,8 +29,8 @@ func (b *Broker) handleHeartbeat(r *remoting.Request, _ *header.HeartbeatRequest
 	if err := fastjson.Unmarshal(r.Body, &d); err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
-	if d.ClientID == "" || len(d.ConsumerDataSet)+len(d.ProducerDataSet) > maxHeartbeatGroups {
-		return fmt.Errorf("heartbeat: client id %q with %d groups", d.ClientID, len(d.ConsumerDataSet)+len(d.ProducerDataSet))
+	if d.ClientID == "" || len(d.ClientID) > maxClientName || len(d.ConsumerDataSet)+len(d.ProducerDataSet) > maxHeartbeatGroups {
+		return fmt.Errorf("heartbeat: client id %.99q with %d groups", d.ClientID, len(d.ConsumerDataSet)+len(d.ProducerDataSet))
 	}
 	accepted := make([]bool, len(d.ConsumerDataSet))
 	for i := range d.ConsumerDataSet {
@@ -47,7 +50,7 @@ func (b *Broker) handleHeartbeat(r *remoting.Request, _ *header.HeartbeatRequest
 	}
 	if b.conf.Load().EnableRegisterProducer {
 		for _, p := range d.ProducerDataSet {
-			if p.GroupName != "" {
+			if p.GroupName != "" && len(p.GroupName) <= maxClientName {
 				b.clients.joinProducer(m, p.GroupName)
 			}
 		}

@@ -220,6 +220,9 @@ func (b *Broker) handleUpdateOffset(r *remoting.Request, h *header.UpdateConsume
 // is whole answers 0 instead, so that "producer first, consumer later" loses nothing. Java asks the page cache whether the queue
 // is young; here it is the distance to the end of the log.
 func (b *Broker) handleQueryOffset(r *remoting.Request, h *header.QueryConsumerOffsetRequest) error {
+	if h.ConsumerGroup == "" || h.Topic == "" {
+		return missing("consumerGroup, topic") // not QUERY_NOT_FOUND, on which clients act
+	}
 	if offset, ok := b.store.State.Reset(h.ConsumerGroup, h.Topic, h.QueueID); ok {
 		return r.OK(&header.QueryConsumerOffsetResponse{Offset: offset}, nil)
 	}

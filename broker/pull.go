@@ -46,6 +46,9 @@ func (b *Broker) handlePull(r *remoting.Request, h *header.PullMessageRequest) e
 	if code.Request(r.Code) == code.LitePullMessage && !c.LitePullMessageEnable {
 		return refusedPull(r, 1, "the broker["+c.BrokerIP1+"] for lite pull consumer is forbidden")
 	}
+	if h.ConsumerGroup == "" {
+		return missing("consumerGroup")
+	}
 	group, err := b.group(r, h.ConsumerGroup)
 	if err != nil {
 		return err

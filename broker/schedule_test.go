@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/castor-mq/castor/conf"
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/message"
+	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/store"
 	"github.com/castor-mq/castor/store/commitlog"
@@ -154,12 +156,46 @@ func TestDeliveryIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestDeliveryDoesNotWaitForConfirmation: what has been appended and is not confirmed yet is not delivered again.
+func TestDeliveryDoesNotWaitForConfirmation(t *testing.T) {
+	d := newDelays(t)
+	d.close()
+	d.keys = map[string]string{"flushDiskType": "SYNC_FLUSH"}
+	d.open()
+	flush := func() {
+		if err := d.store.Log.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		d.store.Advance()
+	}
+	topic := body.TopicConfig{TopicName: "t", ReadQueueNums: 1, WriteQueueNums: 1, Perm: permRead | permWrite}
+	if err := d.store.Propose(nil, state.TopicPut(&topic)); err != nil {
+		t.Fatal(err)
+	}
+	flush()
+	d.put("t", 1, "a")
+	d.put("t", 1, "b")
+	flush()
+	d.clk.Advance(time.Second)
+	d.run()
+	d.run()
+	if got := d.delivered("t"); got != nil {
+		t.Errorf("%v can be read before it is confirmed", got)
+	}
+	flush()
+	d.run()
+	if diff := cmp.Diff([]string{"a", "b"}, d.delivered("t")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // delays is a broker that is not running: its schedule is moved step by step.
 type delays struct {
 	*Broker
-	t   testing.TB
-	dir string
-	clk *clock.Manual
+	t    testing.TB
+	dir  string
+	keys map[string]string // of the configuration, besides the usual ones
+	clk  *clock.Manual
 }
 
 func newDelays(t testing.TB) *delays {
@@ -171,14 +207,19 @@ func newDelays(t testing.TB) *delays {
 }
 
 func (d *delays) open() {
-	cfg, _, err := conf.Load[conf.Broker]("", map[string]string{"listenPort": "0", "fastListenPort": "-1", "bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1",
+	keys := map[string]string{"listenPort": "0", "fastListenPort": "-1", "bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1",
 		"brokerIP2": "127.0.0.1", "brokerName": "b", "storePathRootDir": d.dir, "mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "2000",
-		"maxHashSlotNum": "100", "maxIndexNum": "400", "messageDelayLevel": "1s 3s 10s"}, nil)
+		"maxHashSlotNum": "100", "maxIndexNum": "400", "messageDelayLevel": "1s 3s 10s"}
+	maps.Copy(keys, d.keys)
+	cfg, _, err := conf.Load[conf.Broker]("", keys, nil)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	if d.Broker, err = New(cfg, Options{Log: zap.NewNop(), Clock: d.clk}); err != nil {
 		d.t.Fatal(err)
+	}
+	if d.store.Log.End() > 0 {
+		return
 	}
 	if err := d.topics.createSystem(); err != nil {
 		d.t.Fatal(err)
@@ -195,12 +236,12 @@ func (d *delays) close() {
 }
 
 // put sends a delayed message.
-func (d *delays) put(topic string, level int, body string) {
+func (d *delays) put(topic string, level int, text string) {
 	d.t.Helper()
 	if _, err := d.topics.ensure(topic, 1, permRead|permWrite); err != nil {
 		d.t.Fatal(err)
 	}
-	m := message.Draft{Topic: topic, BornTimestamp: 1, BornHost: d.storeHost, StoreHost: d.storeHost, Body: []byte(body), Properties: []byte(propText(message.PropDelay, fmt.Sprint(level)))}
+	m := message.Draft{Topic: topic, BornTimestamp: 1, BornHost: d.storeHost, StoreHost: d.storeHost, Body: []byte(text), Properties: []byte(propText(message.PropDelay, fmt.Sprint(level)))}
 	m.MoreProperties = d.Broker.delay(nil, &m, level)
 	if err := m.Prepare(); err != nil {
 		d.t.Fatal(err)
@@ -252,7 +293,7 @@ func TestScheduleModel(t *testing.T) {
 		m := delayModel{delays: d, topic: fmt.Sprint("topic", round)} // of its own for every check
 		d.clk.Advance(10 * time.Second)
 		d.run() // what the check before has left
-		for _, op := range rapid.SliceOfN(rapid.SampledFrom([]string{"send", "send", "send", "wait", "wait", "wait", "restart", "kill"}), 1, 12).Draw(t, "ops") {
+		for _, op := range rapid.SliceOfN(rapid.SampledFrom([]string{"send", "send", "send", "send", "wait", "wait", "wait", "wait", "restart", "kill"}), 1, 10).Draw(t, "ops") {
 			switch op {
 			case "send":
 				for range rapid.IntRange(1, 100).Draw(t, "messages") {
@@ -298,9 +339,9 @@ type delayedMessage struct {
 
 func (m *delayModel) send(level int) {
 	m.sent++
-	body := fmt.Sprintf("%d/%d", level, m.sent)
-	m.put(m.topic, level, body)
-	m.waiting[level] = append(m.waiting[level], delayedMessage{body, m.clk.NowMs() + m.store.DelayOf(level).Milliseconds()})
+	text := fmt.Sprintf("%d/%d", level, m.sent)
+	m.put(m.topic, level, text)
+	m.waiting[level] = append(m.waiting[level], delayedMessage{text, m.clk.NowMs() + m.store.DelayOf(level).Milliseconds()})
 }
 
 func (m *delayModel) wait(t *rapid.T, d time.Duration) {

@@ -203,6 +203,9 @@ func (b *Broker) putError(err error) error {
 
 // checkSend makes Java's checks in Java's order and returns the topic, which it creates if that is allowed.
 func (b *Broker) checkSend(r *remoting.Request, h *header.SendMessageRequest) (*body.TopicConfig, error) {
+	if h.Topic == "" {
+		return nil, missing("topic")
+	}
 	c := b.conf.Load()
 	if c.StartAcceptSendRequestTimeStamp > 0 && b.clk.NowMs() < c.StartAcceptSendRequestTimeStamp {
 		return nil, code.New(code.SystemError, "broker unable to service, until %s", time.UnixMilli(c.StartAcceptSendRequestTimeStamp).Format(time.DateTime))
@@ -236,6 +239,11 @@ func (b *Broker) checkSend(r *remoting.Request, h *header.SendMessageRequest) (*
 			h.QueueID, topic.TopicName, topic.ReadQueueNums, topic.WriteQueueNums, topic.Perm, r.Conn.RemoteAddr())
 	}
 	return topic, nil
+}
+
+// missing says that a request lacks a field, in the words of Java's decoder (CFNotNull).
+func missing(field string) error {
+	return code.New(code.SystemError, "the custom field <%s> is null", field)
 }
 
 // unitFlag is the topicSysFlag of a topic made by a send (TopicSysFlag).

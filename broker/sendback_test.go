@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/message"
@@ -217,5 +218,97 @@ func TestRetrySentAsAMessage(t *testing.T) {
 	send("ordered", 3, 3)
 	if len(b.all("%DLQ%ordered", 0)) != 1 {
 		t.Error("an ordered group without locks")
+	}
+}
+
+// TestRetryLadder sends a message back again and again, as consumers with any limits and levels may, until it is dead.
+func TestRetryLadder(t *testing.T) {
+	clk := clock.NewManual(time.UnixMilli(1_700_000_000_000))
+	b := startBrokerAt(t, clk, map[string]string{"messageDelayLevel": "1s 2s 3s 4s 5s 6s"})
+	round := 0
+	rapid.Check(t, func(t *rapid.T) {
+		round++
+		topic, group := fmt.Sprint("topic", round), fmt.Sprint("group", round)
+		limit := rapid.Int32Range(0, 5).Draw(t, "limit of the group")
+		b.putGroup(group, func(g *body.SubscriptionGroupConfig) { g.RetryMaxTimes = limit })
+		own := rapid.Bool().Draw(t, "limit of the client")
+		if own {
+			limit = rapid.Int32Range(0, 5).Draw(t, "limit")
+		}
+		b.client.send(topic, 0, "body", message.PropUniqueKey, "KEY")
+		v := b.last(topic, 0)
+		for times := int32(0); ; times++ {
+			h := back(group, v.PhyOffset(), rapid.Int32Range(-1, 8).Draw(t, "level"))
+			if own {
+				h.MaxReconsumeTimes = header.Some(limit)
+			}
+			b.client.ok(code.ConsumerSendMsgBack, h, nil)
+			if h.DelayLevel < 0 || times >= limit {
+				if dead := b.last("%DLQ%"+group, 0); dead.ReconsumeTimes() != times+1 || string(dead.Properties().Lookup(message.PropDLQOriginTopic)) != topic {
+					t.Fatalf("dead after %d times: %v", times, dead.Properties().Map())
+				}
+				return
+			}
+			level := h.DelayLevel
+			if level == 0 {
+				level = firstRetryLevel + times
+			}
+			clk.Advance(time.Duration(min(level, 6))*time.Second - time.Millisecond)
+			if n := len(b.all("%RETRY%"+group, 0)); n != int(times) {
+				t.Fatalf("%d retries a millisecond before number %d is due", n, times+1)
+			}
+			b.until("the next retry", func() bool { clk.Advance(time.Millisecond); return len(b.all("%RETRY%"+group, 0)) > int(times) })
+			v = b.last("%RETRY%"+group, 0)
+			if got := v.Properties().Map(); v.ReconsumeTimes() != times+1 || got[message.PropRetryTopic] != topic || got[message.PropUniqueKey] != "KEY" || string(v.Body()) != "body" {
+				t.Fatalf("retry %d: %v", times+1, got)
+			}
+		}
+	})
+}
+
+// TestOffsetsSurviveARestart: what a consumer has committed and been told so is there again.
+func TestOffsetsSurviveARestart(t *testing.T) {
+	b := startBroker(t, nil)
+	b.client.send("t", 0, "x")
+	b.putGroup("g", func(*body.SubscriptionGroupConfig) {})
+	commit := func(offset int64) {
+		b.client.ok(code.UpdateConsumerOffset, &header.UpdateConsumerOffsetRequest{ConsumerGroup: "g", Topic: "t", QueueID: header.Some[int32](0), CommitOffset: header.Some(offset)}, nil)
+	}
+	query := func() int64 {
+		var resp header.QueryConsumerOffsetResponse
+		if err := b.client.ok(code.QueryConsumerOffset, &header.QueryConsumerOffsetRequest{ConsumerGroup: "g", Topic: "t"}, nil).Decode(&resp); err != nil {
+			t.Fatal(err)
+		}
+		return resp.Offset
+	}
+	for _, offset := range []int64{7, 3} { // backwards is allowed
+		commit(offset)
+		b.restart()
+		if got := query(); got != offset {
+			t.Errorf("committed %d, got %d", offset, got)
+		}
+	}
+	// While a reset is pending, commits of a consumer that has not seen it are swallowed.
+	if err := b.commit(state.ResetPut("g", "t", 0, 1), state.OffsetPut("g", "t", 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	commit(9)
+	if got := query(); got != 1 {
+		t.Errorf("offset %d while a reset to 1 is pending", got)
+	}
+	if rc, _ := b.client.pull("g", "t", 0, 9); rc != code.PullOffsetMoved {
+		t.Errorf("the pull is answered %s", rc)
+	}
+	b.until("the reset is taken", func() bool { _, pending := b.store.State.Reset("g", "t", 0); return !pending })
+	commit(2)
+	if got := query(); got != 2 {
+		t.Errorf("offset %d after the reset", got)
+	}
+}
+
+func TestRequestsWithoutFields(t *testing.T) {
+	b := startBroker(t, nil)
+	for _, rc := range []code.Request{code.SendMessageV2, code.PullMessage, code.QueryConsumerOffset, code.ViewMessageByID, code.SendReplyMessageV2} {
+		b.client.refused(rc, nil, nil, code.SystemError, "")
 	}
 }
