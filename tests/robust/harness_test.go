@@ -190,6 +190,7 @@ type receipt struct {
 	queue  int32
 	offset int64
 	body   []byte
+	phy    int64 // in the log
 }
 
 // ledger holds what was acknowledged.
@@ -223,7 +224,11 @@ func (c *cluster) send(topic string, queue int32, body []byte) (receipt, error) 
 	if err := r.Decode(&sent); err != nil {
 		return receipt{}, err
 	}
-	got := receipt{topic, sent.QueueID, sent.QueueOffset, body}
+	_, phy, err := message.ParseID(sent.MsgID)
+	if err != nil {
+		return receipt{}, err
+	}
+	got := receipt{topic, sent.QueueID, sent.QueueOffset, body, phy}
 	c.sent.add(got)
 	return got, nil
 }
