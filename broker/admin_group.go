@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"errors"
+
 	"github.com/castor-mq/castor/internal/fastjson"
 	"github.com/castor-mq/castor/message"
 	"github.com/castor-mq/castor/remoting"
@@ -113,10 +115,11 @@ func (b *Broker) handleAllGroups(r *remoting.Request, h *header.GetAllSubscripti
 // handleGroupConfig serves GET_SUBSCRIPTIONGROUP_CONFIG. A group that is not there is made if that is allowed.
 func (b *Broker) handleGroupConfig(r *remoting.Request, h *header.GetSubscriptionGroupConfigRequest) error {
 	c, err := b.group(r, h.Group)
-	if rc, _ := remoting.Verdict(err); err != nil && rc == code.SubscriptionGroupNotExist {
-		return code.New(rc, "No group in this broker")
-	}
-	if err != nil {
+	var unknown *code.Error
+	switch {
+	case errors.As(err, &unknown) && unknown.Code == code.SubscriptionGroupNotExist:
+		return code.New(code.SubscriptionGroupNotExist, "No group in this broker")
+	case err != nil:
 		return err
 	}
 	return r.OK(nil, fastjson.Marshal(c))

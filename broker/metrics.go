@@ -49,6 +49,7 @@ type exporter struct {
 	b     *Broker
 	ln    net.Listener
 	descs [][]*prometheus.Desc // by metric, under each of its names
+	limit int                  // series of one metric
 
 	mu      sync.Mutex // one scrape at a time
 	dropped int64      // series that were too many
@@ -67,7 +68,7 @@ func newExporter(b *Broker, c *conf.Broker) (*exporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the port of the metrics: %w", err)
 	}
-	x := &exporter{b: b, ln: ln}
+	x := &exporter{b: b, ln: ln, limit: maxSeries}
 	common := prometheus.Labels{"cluster": c.BrokerClusterName, "node_type": "broker", "node_id": c.BrokerName}
 	for pair := range strings.SplitSeq(c.MetricsLabel, ",") {
 		if name, value, ok := strings.Cut(pair, ":"); ok {
@@ -142,7 +143,7 @@ func (x *exporter) Describe(out chan<- *prometheus.Desc) {
 func (x *exporter) Collect(out chan<- prometheus.Metric) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s := &scrape{b: x.b, dropped: &x.dropped, out: out}
+	s := &scrape{b: x.b, out: out, limit: x.limit, dropped: &x.dropped}
 	for i := range metricTable {
 		s.m, s.descs, s.series = &metricTable[i], x.descs[i], 0
 		s.m.collect(s)
@@ -153,6 +154,7 @@ func (x *exporter) Collect(out chan<- prometheus.Metric) {
 type scrape struct {
 	b       *Broker
 	out     chan<- prometheus.Metric
+	limit   int
 	dropped *int64
 
 	// The metric that is collected now.
@@ -165,7 +167,7 @@ type scrape struct {
 
 // room counts one more series of the present metric and tells whether there is room for it.
 func (s *scrape) room() bool {
-	if s.series++; s.series > maxSeries {
+	if s.series++; s.series > s.limit {
 		*s.dropped++
 		return false
 	}

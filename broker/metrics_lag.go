@@ -17,7 +17,7 @@ type lag struct {
 // not: that is when somebody should hear of it.
 func (s *scrape) eachLag(value func(*lag) float64) {
 	if s.lags == nil {
-		s.lags = s.b.lags()
+		s.lags = s.b.lags(s.limit)
 	}
 	for i := range s.lags {
 		l := &s.lags[i]
@@ -25,11 +25,11 @@ func (s *scrape) eachLag(value func(*lag) float64) {
 	}
 }
 
-// lags looks at all committed offsets, at most maxSeries groups and topics. A queue without an offset counts as consumed.
-func (b *Broker) lags() []lag {
+// lags looks at all committed offsets, at most those of limit groups and topics, and of one more so that it shows. A queue without an offset counts as consumed.
+func (b *Broker) lags(limit int) []lag {
 	all := []lag{}
 	times := b.storeTimes()
-	for offsets := b.store.State.AllOffsets(); len(offsets) > 0 && len(all) <= maxSeries; { // by group and topic
+	for offsets := b.store.State.AllOffsets(); len(offsets) > 0 && len(all) <= limit; { // by group and topic
 		n := 1
 		for n < len(offsets) && offsets[n].Group == offsets[0].Group && offsets[n].Topic == offsets[0].Topic {
 			n++

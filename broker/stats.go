@@ -108,6 +108,7 @@ type groupStats struct {
 
 func newStats(b *Broker) *stats {
 	s := &stats{b: b}
+	s.topics.limit, s.groups.limit = maxRows, maxRows
 	s.topics.clone = strings.Clone
 	s.groups.clone = func(k groupTopic) groupTopic { return groupTopic{strings.Clone(k.group), strings.Clone(k.topic)} }
 	now := b.clk.Now()
@@ -119,6 +120,7 @@ func newStats(b *Broker) *stats {
 // rows is a table of counters. A table that is full counts what has no row in one that is not shown.
 type rows[K comparable, V any] struct {
 	clone func(K) K
+	limit int
 	rest  V
 
 	mu  sync.RWMutex
@@ -127,7 +129,7 @@ type rows[K comparable, V any] struct {
 	dropped atomic.Int64 // counts that went to rest
 }
 
-// maxRows bounds a table; it is the number of series that Java's exporter allows a metric (metricsOtelCardinalityLimit).
+// maxRows is the limit of a table; it is the number of series that Java's exporter allows a metric (metricsOtelCardinalityLimit).
 const maxRows = 50_000
 
 // of returns the row of k, which is borrowed.
@@ -143,7 +145,7 @@ func (r *rows[K, V]) of(k K) *V {
 	if v = r.all[k]; v != nil {
 		return v
 	}
-	if len(r.all) >= maxRows {
+	if len(r.all) >= r.limit {
 		r.dropped.Add(1)
 		return &r.rest
 	}
