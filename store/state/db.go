@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -226,25 +228,30 @@ func (db *DB) writePending() error {
 	return nil
 }
 
-// write puts the set into state.db.
+// write puts the set into state.db, in the order of the keys: bbolt splits a page only when the transaction ends, and until then
+// each row that is not put behind the last one moves those behind it.
 func (d *dirty) write(tx *bolt.Tx) error {
 	w, err := newRowWriter(tx)
 	if err != nil {
 		return err
 	}
-	for k, encoded := range d.rows {
-		if err := w.write([]byte(k), encoded); err != nil {
+	for _, k := range slices.Sorted(maps.Keys(d.rows)) {
+		if err := w.write([]byte(k), d.rows[k]); err != nil {
 			return err
 		}
 	}
-	var encoded []byte
-	for _, o := range d.offsets {
-		if o.removed {
-			continue
+	places := make(map[string]int, len(d.offsets))
+	for i, o := range d.offsets {
+		if !o.removed {
+			places[string(appendStateKey(nil, KindOffsetPut, o.key))] = i
 		}
+	}
+	var encoded []byte
+	for _, k := range slices.Sorted(maps.Keys(places)) {
+		o := &d.offsets[places[k]]
 		c := OffsetPut(o.key.first, o.key.second, o.key.queueID, o.value)
 		encoded = appendChange(encoded[:0], &c)
-		if err := w.write(appendStateKey(nil, KindOffsetPut, o.key), encoded); err != nil {
+		if err := w.write([]byte(k), encoded); err != nil {
 			return err
 		}
 	}
