@@ -68,10 +68,14 @@ final class LitePullCases {
         consumer.assign(List.of(one));
         Check.equal(List.of("one"), poll(consumer, 1), "bodies of queue 1");
         consumer.pause(List.of(one));
+        kit.send(message(topic, "late"), 1);
+        // The pull that was under way when the queue was paused may still bring one message.
+        boolean underWay = !consumer.poll(1500).isEmpty();
         kit.send(message(topic, "paused"), 1);
         Check.that(consumer.poll(1500).isEmpty(), "nothing comes from a paused queue");
         consumer.resume(List.of(one));
-        Check.equal(List.of("paused"), poll(consumer, 1), "bodies after resume");
+        List<String> rest = underWay ? List.of("paused") : List.of("late", "paused");
+        Check.equal(rest, poll(consumer, rest.size()), "bodies after resume");
     }
 
     private static void seek(Kit kit) throws Exception {

@@ -210,8 +210,10 @@ final class SendCases {
         Check.equal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, kit.call(9999, null, null).getCode(), "unknown code");
         for (int code : List.of(RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE,
                 RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.VIEW_MESSAGE_BY_ID)) {
-            Check.equal(ResponseCode.SYSTEM_ERROR, kit.call(code, null, null).getCode(),
-                "code " + code + " without fields");
+            int answer = kit.call(code, null, null).getCode();
+            // Java dies of a NullPointerException, Castor names what is missing.
+            Check.that(kit.env.castor ? answer != ResponseCode.SUCCESS : answer == ResponseCode.SYSTEM_ERROR,
+                "code " + code + " without fields is answered " + answer);
         }
         String topic = kit.topic(1);
         Check.that(send(kit, header(topic, 0), null).getCode() != ResponseCode.SUCCESS, "no body is refused");
