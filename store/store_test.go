@@ -105,30 +105,32 @@ func (s *testStore) fill(n int, rng *rand.Rand, acked *[]stored) {
 	}
 }
 
-// verify finds every acknowledged message by queue offset, log offset and key, and nothing else in the queues.
+// verifyOne finds an acknowledged message by queue offset, log offset and key.
+func (s *testStore) verifyOne(m stored) {
+	s.t.Helper()
+	q := s.Queues.Get(m.topic, m.queue)
+	if q == nil {
+		s.t.Fatalf("%s-%d is gone", m.topic, m.queue)
+	}
+	u, err := q.At(m.entry.QueueOffset)
+	if err != nil || u.Phy != m.entry.Phy {
+		s.t.Fatalf("%s-%d offset %d: %v %v, want %d", m.topic, m.queue, m.entry.QueueOffset, u, err, m.entry.Phy)
+	}
+	var v message.View
+	if _, err := s.Record(u.Phy, nil, &v); err != nil || string(v.Properties().Lookup("UNIQ_KEY")) != m.key || v.QueueOffset() != m.entry.QueueOffset {
+		s.t.Fatalf("record at %d: %v", u.Phy, err)
+	}
+	if !s.hasKey(m.topic, m.key, m.entry.Phy) {
+		s.t.Fatalf("key %s is not in the index", m.key)
+	}
+}
+
+// verify finds every acknowledged message, and nothing else in the queues.
 func (s *testStore) verify(acked []stored) {
 	s.t.Helper()
 	count := map[string]int64{}
-	var v message.View
 	for _, m := range acked {
-		q := s.Queues.Get(m.topic, m.queue)
-		if q == nil {
-			s.t.Fatalf("%s-%d is gone", m.topic, m.queue)
-		}
-		u, err := q.At(m.entry.QueueOffset)
-		if err != nil || u.Phy != m.entry.Phy {
-			s.t.Fatalf("%s-%d offset %d: %v %v, want %d", m.topic, m.queue, m.entry.QueueOffset, u, err, m.entry.Phy)
-		}
-		if _, err := s.Record(u.Phy, nil, &v); err != nil || string(v.Properties().Lookup("UNIQ_KEY")) != m.key || v.QueueOffset() != m.entry.QueueOffset {
-			s.t.Fatalf("record at %d: %v", u.Phy, err)
-		}
-		found := false
-		if err := s.Index.Query(m.topic, m.key, 10, 0, time.Now().Add(time.Hour).UnixMilli(), func(phy int64) bool {
-			found = found || phy == m.entry.Phy
-			return true
-		}); err != nil || !found {
-			s.t.Fatalf("key %s is not in the index: %v", m.key, err)
-		}
+		s.verifyOne(m)
 		count[fmt.Sprint(m.topic, "-", m.queue)]++
 	}
 	for _, q := range s.Queues.All() {
