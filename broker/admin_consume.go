@@ -45,6 +45,8 @@ func (b *Broker) handleConsumeStats(r *remoting.Request, h *header.GetConsumeSta
 	switch {
 	case h.TopicList != "":
 		topics = strings.Split(h.TopicList, ";")
+		slices.Sort(topics)
+		topics = slices.Compact(topics)
 	case h.Topic != "":
 		topics = []string{h.Topic}
 	default:

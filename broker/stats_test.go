@@ -195,3 +195,22 @@ func TestViewStats(t *testing.T) {
 		b.client.refused(code.ViewBrokerStatsData, view(k[0], k[1]), nil, code.SystemError, fmt.Sprintf("The stats <%s> <%s> not exist", k[0], k[1]))
 	}
 }
+
+// BenchmarkCounting is what a send and a pull pay for being counted.
+func BenchmarkCounting(b *testing.B) {
+	s := newStats(startBroker(b, nil).Broker)
+	d := []message.Draft{{Topic: "T", Body: make([]byte, 1024)}}
+	if err := d[0].Prepare(); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("send", func(b *testing.B) {
+		for b.Loop() {
+			s.stored(d, kindNormal, 1)
+		}
+	})
+	b.Run("pull", func(b *testing.B) {
+		for b.Loop() {
+			s.pulled("G", "T", 32, 32<<10)
+		}
+	})
+}
