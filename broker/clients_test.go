@@ -392,7 +392,7 @@ func TestSilentClientsAreDropped(t *testing.T) {
 	silent, other := b.connect(), b.connect()
 	silent.beat(consumerBeat("silent", "g", "t"))
 	silent.beat(&body.HeartbeatData{ClientID: "silent", ProducerDataSet: []body.ProducerData{{GroupName: "p"}}})
-	b.until("time passes", func() bool { return b.clk.NowMs() > b.clients.membersOf("g")[0].seen+1 })
+	b.until("time passes", func() bool { return b.clk.NowMs() > b.clients.producersOf("p")[0].seen+1 })
 	other.beat(consumerBeat("other", "g", "t"))
 	silent.notified("g")
 	other.notified("g")

@@ -2,20 +2,16 @@ package broker
 
 import (
 	"fmt"
-	"net/netip"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/castor-mq/castor/internal/fastjson"
-	"github.com/castor-mq/castor/message"
 	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
 	"github.com/castor-mq/castor/store"
-	"github.com/castor-mq/castor/store/commitlog"
 	"github.com/castor-mq/castor/store/state"
 )
 
@@ -35,20 +31,27 @@ type locks struct {
 	b *Broker
 
 	mu      sync.Mutex
-	pending map[offsetKey]*lockOp // the last record of a queue that is appended and not confirmed; appends happen under mu
+	pending map[offsetKey]*pendingLock // queues with records on their way to the confirm offset
 }
 
-// lockOp is a record of lock changes on its way to the confirm offset, all of them for one client or all of them releases.
+// pendingLock keeps a queue for the client that its records are for: two records of different clients in flight at once could
+// arrive in the log in either order. A queue that is being given back is kept from everybody.
+type pendingLock struct {
+	owner   string // empty: it is being given back
+	records int
+}
+
+// lockOp is a record of lock changes: of claims of one client, or of releases.
 type lockOp struct {
 	l      *locks
-	owner  string // empty: the queues are set free
+	owner  string // empty: the queues are given back
 	keys   []offsetKey
-	ticket *remoting.Ticket // nil if nobody waits for the record
-	held   []body.MessageQueue
-	asked  []body.MessageQueue // granted with the record
+	ticket *remoting.Ticket    // nil if nobody waits for the record
+	held   []body.MessageQueue // by the owner, in any case
+	asked  []body.MessageQueue // by the owner, when the record is confirmed
 }
 
-func newLocks(b *Broker) *locks { return &locks{b: b, pending: map[offsetKey]*lockOp{}} }
+func newLocks(b *Broker) *locks { return &locks{b: b, pending: map[offsetKey]*pendingLock{}} }
 
 // lockVerdict is what a request for a queue comes to.
 type lockVerdict int
@@ -60,14 +63,12 @@ const (
 	lockClaimed                    // granted when it is written
 )
 
-// judge decides about a queue that has owner until expires, by the log or, if sure is false, by a record on its way into it.
+// judge decides about a queue that has owner until expires, by the log or, if sure is false, by records on their way into it.
 func judge(owner string, expires int64, sure bool, client string, now int64) lockVerdict {
 	switch {
-	case owner == "" || expires <= now:
-		return lockClaimed
-	case owner != client:
+	case owner != client && (!sure || owner != "" && expires > now):
 		return lockRefused
-	case !sure || expires-now < lockTrust:
+	case owner != client || !sure || expires-now < lockTrust:
 		return lockClaimed
 	case expires-now < lockLive-lockRest:
 		return lockRenewed
@@ -75,16 +76,49 @@ func judge(owner string, expires int64, sure bool, client string, now int64) loc
 	return lockHeld
 }
 
-// ownerLocked returns who has a queue, or will have it when everything that is appended is confirmed.
+// ownerLocked returns who has a queue, or is to have it.
 func (l *locks) ownerLocked(k offsetKey, now int64) (owner string, expires int64, sure bool) {
-	if op := l.pending[k]; op != nil {
-		return op.owner, now + lockLive, false
+	if p := l.pending[k]; p != nil {
+		return p.owner, now + lockLive, false
 	}
-	lock, ok := l.b.store.State.Lock(k.group, k.topic, k.queue)
-	if !ok {
-		return "", 0, true
-	}
+	lock, _ := l.b.store.State.Lock(k.group, k.topic, k.queue)
 	return lock.ClientID, lock.ExpiresMs, true
+}
+
+// addLocked makes a queue part of the record.
+func (op *lockOp) addLocked(k offsetKey) {
+	p := op.l.pending[k]
+	if p == nil {
+		p = &pendingLock{}
+		op.l.pending[k] = p
+	}
+	p.owner = op.owner
+	p.records++
+	op.keys = append(op.keys, k)
+}
+
+// propose writes the record. If it cannot be written nobody keeps the queues, and Done is not called.
+func (op *lockOp) propose(changes []state.Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	err := op.l.b.store.Propose(op, changes...)
+	if err != nil {
+		op.settle()
+	}
+	return err
+}
+
+// settle takes the record off the pending queues.
+func (op *lockOp) settle() {
+	op.l.mu.Lock()
+	defer op.l.mu.Unlock()
+	for _, k := range op.keys {
+		p := op.l.pending[k]
+		if p.records--; p.records == 0 {
+			delete(op.l.pending, k)
+		}
+	}
 }
 
 // handleLock serves LOCK_BATCH_MQ. A queue that is not granted is missing from the answer; there is no error for it.
@@ -114,75 +148,44 @@ func checkLock(group, client string, queues []body.MessageQueue) error {
 	return nil
 }
 
-// take judges the queues and appends what is to be written. wait tells that the record answers the ticket when it is confirmed.
+// take judges the queues and proposes what is to be written. wait tells that the record answers the ticket when it is confirmed.
 func (l *locks) take(op *lockOp, group string, queues []body.MessageQueue, t remoting.Ticket) (wait bool, err error) {
 	now := l.b.clk.NowMs()
 	var changes []state.Change
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, mq := range queues {
 		if mq.QueueID < 0 || len(mq.Topic) > maxGroupTopic {
 			continue
 		}
 		k := offsetKey{group, mq.Topic, mq.QueueID}
 		owner, expires, sure := l.ownerLocked(k, now)
-		switch judge(owner, expires, sure, op.owner, now) {
-		case lockRefused:
-			continue
-		case lockHeld:
-			op.held = append(op.held, mq)
-			continue
-		case lockRenewed:
+		verdict := judge(owner, expires, sure, op.owner, now)
+		switch verdict {
+		case lockHeld, lockRenewed:
 			op.held = append(op.held, mq)
 		case lockClaimed:
 			op.asked = append(op.asked, mq)
 		}
-		op.keys = append(op.keys, k)
-		changes = append(changes, state.LockPut(group, mq.Topic, mq.QueueID, op.owner, now+lockLive))
+		if verdict == lockRenewed || verdict == lockClaimed {
+			op.addLocked(k)
+			changes = append(changes, state.LockPut(group, mq.Topic, mq.QueueID, op.owner, now+lockLive))
+		}
 	}
-	if len(op.asked) > 0 {
+	l.mu.Unlock()
+	if wait = len(op.asked) > 0; wait {
 		op.ticket = &t
 	}
-	err = l.appendLocked(op, changes)
-	return err == nil && op.ticket != nil, err
-}
-
-// appendLocked appends changes of locks in the order in which they were decided. The store is to be advanced afterwards.
-func (l *locks) appendLocked(op *lockOp, changes []state.Change) error {
-	if len(changes) == 0 {
-		return nil
+	if err = op.propose(changes); err != nil {
+		return false, err
 	}
-	d, err := stateDraft(l.b.clk.NowMs(), changes...)
-	if err != nil {
-		return err
-	}
-	if err := l.b.store.Append([]commitlog.Entry{{Draft: d}}, op); err != nil {
-		return err
-	}
-	for _, k := range op.keys {
-		l.pending[k] = op
-	}
-	return nil
-}
-
-// stateDraft is the record of changes of the state, for appends that the store's Propose does not fit.
-func stateDraft(nowMs int64, changes ...state.Change) (*message.Draft, error) {
-	nobody := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
-	d := &message.Draft{Topic: state.Topic, BornTimestamp: nowMs, BornHost: nobody, StoreHost: nobody, Body: state.Append(nil, changes...)}
-	return d, d.Prepare()
+	return wait, nil
 }
 
 var _ store.Waiter = (*lockOp)(nil)
 
-// Done takes the queues off the pending list and answers the client, if it waits.
+// Done lets go of the queues and answers the client, if it waits.
 func (op *lockOp) Done(err error) {
-	op.l.mu.Lock()
-	for _, k := range op.keys {
-		if op.l.pending[k] == op {
-			delete(op.l.pending, k)
-		}
-	}
-	op.l.mu.Unlock()
+	op.settle()
 	if op.ticket != nil {
 		op.reply(err)
 	}
@@ -233,19 +236,19 @@ func (b *Broker) handleUnlock(r *remoting.Request, _ *header.UnlockBatchMqReques
 	return nil
 }
 
-// free appends the release of those queues whose owner and end satisfy ok; some tells whether there are any.
+// free proposes the release of those queues whose owner and end satisfy ok; some tells whether there are any.
 func (l *locks) free(op *lockOp, keys []offsetKey, ok func(owner string, expires int64) bool) (some bool, err error) {
 	var changes []state.Change
 	now := l.b.clk.NowMs()
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, k := range keys {
 		if owner, expires, _ := l.ownerLocked(k, now); owner != "" && ok(owner, expires) {
-			op.keys = append(op.keys, k)
+			op.addLocked(k)
 			changes = append(changes, state.LockDelete(k.group, k.topic, k.queue))
 		}
 	}
-	return len(changes) > 0, l.appendLocked(op, changes)
+	l.mu.Unlock()
+	return len(changes) > 0, op.propose(changes)
 }
 
 // held tells whether a client holds a queue of the group.
@@ -270,12 +273,7 @@ func (l *locks) sweep(now int64) {
 			keys = append(keys, offsetKey{lock.Group, lock.Topic, lock.QueueID})
 		}
 	}
-	some, err := l.free(&lockOp{l: l}, keys, func(_ string, expires int64) bool { return expires <= now })
-	if err != nil {
-		l.b.log.Warn("expired locks could not be deleted", zap.Error(err), zap.Int("locks", len(keys)), zap.Duration("next", time.Minute))
-		return
-	}
-	if some {
-		l.b.store.Advance()
+	if _, err := l.free(&lockOp{l: l}, keys, func(_ string, expires int64) bool { return expires <= now }); err != nil {
+		l.b.log.Warn("expired locks could not be deleted; it is tried again", zap.Error(err), zap.Int("locks", len(keys)))
 	}
 }

@@ -107,7 +107,7 @@ func TestJudge(t *testing.T) {
 		want  lockVerdict
 	}{
 		{"", 0, true, lockClaimed},
-		{"", lockLive, false, lockClaimed}, // being given back
+		{"", lockLive, false, lockRefused}, // being given back
 		{"me", lockLive, true, lockHeld},
 		{"me", lockLive - lockRest, true, lockHeld},
 		{"me", lockLive - lockRest - 1, true, lockRenewed},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -148,6 +149,13 @@ func (s *schedule) append(d *deliveries, progress *message.Draft) error {
 		}
 	}
 	return nil
+}
+
+// stateDraft is the record of changes of the state, to be appended together with messages.
+func stateDraft(nowMs int64, changes ...state.Change) (*message.Draft, error) {
+	nobody := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	d := &message.Draft{Topic: state.Topic, BornTimestamp: nowMs, BornHost: nobody, StoreHost: nobody, Body: state.Append(nil, changes...)}
+	return d, d.Prepare()
 }
 
 // deliveries are the messages of one append. The buffers are used again.
