@@ -52,17 +52,17 @@ func (b *Broker) handleSendBack(r *remoting.Request, h *header.ConsumerSendMsgBa
 	if err != nil {
 		return err
 	}
-	level := h.DelayLevel
+	level := int(h.DelayLevel)
 	if level == 0 {
-		level = firstRetryLevel + v.ReconsumeTimes()
+		level = max(1, firstRetryLevel+int(v.ReconsumeTimes())) // the count is what a producer has said, any number
 	}
 	d := b.retryDraft(&v, topic.TopicName, dead)
 	if dead {
 		d.QueueID = 0
 	} else {
 		d.QueueID = rand.Int32N(min(group.RetryQueueNums, topic.WriteQueueNums))
-		d.MoreProperties = message.AppendProp(nil, message.PropDelay, strconv.Itoa(int(level)))
-		d.MoreProperties = b.delay(d.MoreProperties, d, int(level))
+		d.MoreProperties = message.AppendProp(nil, message.PropDelay, strconv.Itoa(level))
+		d.MoreProperties = b.delay(d.MoreProperties, d, level)
 	}
 	origin := retryOrigin(&v)
 	return b.storeBack(r, d, func(size int) {
