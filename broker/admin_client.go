@@ -93,7 +93,7 @@ func (b *Broker) handleConsumeDirectly(r *remoting.Request, h *header.ConsumeMes
 		return code.New(code.InvalidParameter, "msgId %s: %v", shown(h.MsgID), err)
 	}
 	var v message.View
-	if _, err := b.store.Record(phy, nil, &v); err != nil {
+	if !b.record(phy, &v) {
 		return code.New(code.SystemError, "there is no message at the log offset %d", phy)
 	}
 	own := *h

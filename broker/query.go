@@ -75,7 +75,18 @@ func (b *Broker) record(offset int64, v *message.View) (ok bool) {
 		return false
 	}
 	_, err := b.store.Log.Record(offset, nil, v)
-	return err == nil && !strings.HasPrefix(string(v.Topic()), state.InternalPrefix)
+	return err == nil && !strings.HasPrefix(string(v.Topic()), state.InternalPrefix) && b.listed(v)
+}
+
+// listed tells whether a record is in its queue. One that is not may be the body of a message that somebody has made to look like a
+// record at the place where it would come to lie.
+func (b *Broker) listed(v *message.View) bool {
+	q := b.store.Queues.Get(string(v.Topic()), v.QueueID())
+	if q == nil {
+		return false
+	}
+	u, err := q.At(v.QueueOffset())
+	return err == nil && u.Phy == v.PhyOffset()
 }
 
 // handleViewMessage serves VIEW_MESSAGE_BY_ID in a lane.
