@@ -86,7 +86,7 @@ func (b *Broker) checkTopic(c *body.TopicConfig) error {
 	if err := validateTopic(c.TopicName); err != nil {
 		return err
 	}
-	if conf.ValidateSystemTopicWhenUpdateTopic && b.topics.isSystem(c.TopicName) {
+	if isInternal(c.TopicName) || conf.ValidateSystemTopicWhenUpdateTopic && b.topics.isSystem(c.TopicName) {
 		return systemConflict(c.TopicName)
 	}
 	for _, key := range []string{messageTypeAttribute, "+" + messageTypeAttribute} {
