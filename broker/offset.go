@@ -101,7 +101,10 @@ func (o *offsets) run(ctx context.Context) error {
 	}
 }
 
-// flush proposes what is pending as one record.
+// maxOffsetRecord is how many bytes of offsets make a record. What many clients commit at once may be more.
+const maxOffsetRecord = 256 << 10
+
+// flush proposes what is pending as one record, or as several if that is much.
 func (o *offsets) flush() {
 	o.mu.Lock()
 	pending, waiting := o.pending, o.waiting
@@ -111,6 +114,7 @@ func (o *offsets) flush() {
 	}
 	o.pending, o.waiting = make(map[offsetKey]int64, len(pending)), nil
 	o.mu.Unlock()
+	var err error
 	body := state.Append(nil)
 	for k, v := range pending {
 		if _, reset := o.b.store.State.Reset(k.group, k.topic, k.queue); reset {
@@ -119,8 +123,14 @@ func (o *offsets) flush() {
 		if old, ok := o.b.store.State.Offset(k.group, k.topic, k.queue); !ok || old != v {
 			body = state.Append(body, state.OffsetPut(k.group, k.topic, k.queue, v))
 		}
+		if len(body) > maxOffsetRecord && err == nil {
+			err = o.b.store.ProposeBody(body, nil)
+			body = state.Append(body[:0])
+		}
 	}
-	err := o.b.store.ProposeBody(body, onDone(func(err error) { o.answer(waiting, err) }))
+	if err == nil {
+		err = o.b.store.ProposeBody(body, onDone(func(err error) { o.answer(waiting, err) }))
+	}
 	if err != nil {
 		o.b.log.Warn("consumer offsets could not be stored; clients will commit again", zap.Error(err), zap.Int("offsets", len(pending)))
 		o.answer(waiting, code.New(code.SystemBusy, "the offset could not be stored: %v", err))
@@ -197,8 +207,13 @@ func (b *Broker) handleUpdateOffset(r *remoting.Request, h *header.UpdateConsume
 	if _, ok := b.store.State.Group(h.ConsumerGroup); !ok {
 		return code.New(code.SubscriptionGroupNotExist, "Group %s not exist!", h.ConsumerGroup)
 	}
-	if b.topics.get(h.Topic) == nil {
+	topic := b.topics.get(h.Topic)
+	if topic == nil {
 		return code.New(code.TopicNotExist, "Topic %s not exist!", h.Topic)
+	}
+	if id := h.QueueID.V; (id < 0 || id >= max(topic.ReadQueueNums, topic.WriteQueueNums)) && b.store.Queues.Get(h.Topic, id) == nil {
+		// Java keeps an offset for every number that it is told.
+		return code.New(code.InvalidParameter, "queueId[%d] is illegal, topic[%s] has %d queues to read", id, h.Topic, topic.ReadQueueNums)
 	}
 	if _, reset := b.store.State.Reset(h.ConsumerGroup, h.Topic, h.QueueID.V); reset {
 		r.Reply(code.Success, "Offset has been previously reset", nil, nil)
