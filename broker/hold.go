@@ -21,6 +21,7 @@ type holds struct {
 	mu     sync.Mutex
 	queues map[*queue.Queue][]*heldPull
 	count  int
+	weight int         // of all that are held
 	ready  []*heldPull // to be run again
 
 	wake    chan struct{}
@@ -31,15 +32,20 @@ type holds struct {
 // heldPull is one parked pull.
 type heldPull struct {
 	ticket   remoting.Ticket
-	h        header.PullMessageRequest // owns its strings
+	h        header.PullMessageRequest // only what is needed to read again
 	q        *queue.Queue
 	filter   store.Filter
 	flags    pullFlags
 	deadline int64 // ms
+	weight   int   // of maxHeld
 }
 
-// maxHeld bounds the pulls that are held at once; one more is answered PULL_NOT_FOUND.
-const maxHeld = 200_000
+// Bounds of what is held; a pull beyond them is answered PULL_NOT_FOUND.
+const (
+	maxHeld        = 200_000 // pulls at once, those with a long filter counting for several
+	maxHeldOnQueue = 20_000  // pulls of one queue: each message that arrives there is shown to all of them
+	heldText       = 256     // bytes of a filter's text that count as one pull more; what it is compiled to is several times as large
+)
 
 // sweepInterval is how often held pulls are compared with their queues regardless of filters: this is how a filtered consumer's
 // offset moves past messages it does not want.
@@ -52,13 +58,14 @@ func newHolds(b *Broker) *holds {
 // hold parks p. A message that has arrived meanwhile wakes it at once.
 func (s *holds) hold(p *heldPull) bool {
 	s.mu.Lock()
-	if s.count >= maxHeld || s.stopped {
+	if s.weight >= maxHeld || len(s.queues[p.q]) >= maxHeldOnQueue || s.stopped {
 		s.mu.Unlock()
 		return false
 	}
 	p.q.Watched.Store(true)
 	s.queues[p.q] = append(s.queues[p.q], p)
 	s.count++
+	s.weight += p.weight
 	if p.q.Max() > p.h.QueueOffset {
 		s.takeLocked(p.q, func(h *heldPull) bool { return h == p })
 	}
@@ -102,6 +109,7 @@ func (s *holds) takeLocked(q *queue.Queue, want func(*heldPull) bool) {
 		if want(p) {
 			s.ready = append(s.ready, p)
 			s.count--
+			s.weight -= p.weight
 		} else {
 			keep = append(keep, p)
 		}

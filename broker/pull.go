@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/castor-mq/castor/message"
@@ -110,7 +111,8 @@ func (b *Broker) pullFirst(r *remoting.Request, h *header.PullMessageRequest, q 
 		if c := b.conf.Load(); !c.LongPollingEnable {
 			wait = c.ShortPollingTimeMills
 		}
-		p := &heldPull{ticket: r.Park(), h: h.Clone(), q: q, filter: f, flags: flags, deadline: b.clk.NowMs() + wait}
+		p := &heldPull{ticket: r.Park(), q: q, filter: f, flags: flags, deadline: b.clk.NowMs() + wait, weight: 1 + len(h.Subscription)/heldText}
+		p.h = header.PullMessageRequest{ConsumerGroup: strings.Clone(h.ConsumerGroup), Topic: topic.TopicName, QueueID: h.QueueID, QueueOffset: h.QueueOffset, MaxMsgNums: h.MaxMsgNums}
 		if b.holds.hold(p) {
 			return nil
 		}
@@ -172,11 +174,14 @@ func pullCode(p *store.Plan, asked int64) code.Response {
 func (b *Broker) limits(h *header.PullMessageRequest) store.Limits {
 	c := b.conf.Load()
 	n := max(1, int(h.MaxMsgNums))
-	return store.Limits{Count: min(n, int(c.MaxTransferCountOnMessageInMemory)), Bytes: int(c.MaxTransferBytesOnMessageInMemory), ScanUnits: max(maxFilterBytes/queue.UnitSize, n)}
+	return store.Limits{Count: min(n, int(c.MaxTransferCountOnMessageInMemory)), Bytes: int(c.MaxTransferBytesOnMessageInMemory), ScanUnits: max(maxFilterBytes/queue.UnitSize, min(n, maxScanUnits))}
 }
 
 // maxFilterBytes is maxFilterMessageSize: the bytes of queue units that one pull may look at.
 const maxFilterBytes = 16000
+
+// maxScanUnits bounds what a pull for a huge number of messages may look at.
+const maxScanUnits = 4096
 
 // pullSubscriptionOf finds what the pull wants: its own expression, or what its group registered by heartbeat. A nil
 // subscription without an error means that the request has been answered.
