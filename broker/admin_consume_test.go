@@ -454,6 +454,8 @@ func TestRequestModes(t *testing.T) {
 	set := func(topic, group string, mode body.MessageRequestMode) *body.SetMessageRequestModeRequestBody {
 		return &body.SetMessageRequestModeRequestBody{Topic: topic, ConsumerGroup: group, Mode: mode}
 	}
+	b.client.refused(code.SetMessageRequestMode, nil, set("T", "G", body.ModePull), code.TopicNotExist, "T")
+	b.client.send("T", 0, "x")
 	b.client.ok(code.SetMessageRequestMode, nil, set("T", "G", body.ModePull))
 	b.client.refused(code.SetMessageRequestMode, nil, set("T", "G", body.ModePop), code.SystemError, "POP is not supported")
 	b.client.refused(code.SetMessageRequestMode, nil, set("%RETRY%G", "G", body.ModePull), code.NoPermission, "retry topic is not allowed to set mode")

@@ -137,6 +137,9 @@ func (b *Broker) handleRequestMode(r *remoting.Request) error {
 	if err := validateTopic(mode.Topic); err != nil {
 		return err
 	}
+	if b.topics.get(mode.Topic) == nil {
+		return topicUnknown(mode.Topic)
+	}
 	if _, err := b.group(r, mode.ConsumerGroup); err != nil {
 		return err
 	}

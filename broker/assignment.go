@@ -46,6 +46,9 @@ func (b *Broker) handleQueryAssignment(r *remoting.Request) error {
 	if err := decodeBody(r, &q); err != nil {
 		return err
 	}
+	if err := validateTopic(q.Topic); err != nil {
+		return err // the routes of all topics that are asked for are remembered
+	}
 	if b.pops(q.Topic, q.ConsumerGroup) {
 		return errNoPop
 	}

@@ -58,6 +58,9 @@ func newBroadcasts(b *Broker) *broadcasts {
 func (s *broadcasts) reader(conn *remoting.Conn, h *header.PullMessageRequest) string {
 	proxy := h.RequestSource.Or(-1) == requestOfProxy
 	if proxy && s.b.conf.Load().EnableBroadcastOffsetStore {
+		if len(h.ProxyFrowardClientID) > maxClientName {
+			return "" // the places of those that go by such a name are not remembered
+		}
 		return h.ProxyFrowardClientID
 	}
 	g := s.b.clients.consumerGroup(h.ConsumerGroup)
