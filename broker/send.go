@@ -203,8 +203,8 @@ func (b *Broker) putError(err error) error {
 
 // checkSend makes Java's checks in Java's order and returns the topic, which it creates if that is allowed.
 func (b *Broker) checkSend(r *remoting.Request, h *header.SendMessageRequest) (*body.TopicConfig, error) {
-	if h.Topic == "" {
-		return nil, missing("topic")
+	if h.ProducerGroup == "" && h.Topic == "" { // an empty topic alone is an illegal one
+		return nil, missing("producerGroup")
 	}
 	c := b.conf.Load()
 	if c.StartAcceptSendRequestTimeStamp > 0 && b.clk.NowMs() < c.StartAcceptSendRequestTimeStamp {
