@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/message"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
@@ -126,8 +127,7 @@ func TestLatencies(t *testing.T) {
 }
 
 func TestRowsAreBounded(t *testing.T) {
-	b := startBroker(t, nil)
-	s := newStats(b.Broker)
+	s := newStats(&Broker{clk: clock.Real{}})
 	const limit = 50
 	s.groups.limit = limit
 	for i := range limit + 100 {
@@ -150,8 +150,7 @@ func TestRowsAreBounded(t *testing.T) {
 }
 
 func TestCountingDoesNotAllocate(t *testing.T) {
-	b := startBroker(t, nil)
-	s := newStats(b.Broker)
+	s := newStats(&Broker{clk: clock.Real{}})
 	d := []message.Draft{{Topic: "T", Body: make([]byte, 100)}}
 	if err := d[0].Prepare(); err != nil {
 		t.Fatal(err)
@@ -198,7 +197,7 @@ func TestViewStats(t *testing.T) {
 
 // BenchmarkCounting is what a send and a pull pay for being counted.
 func BenchmarkCounting(b *testing.B) {
-	s := newStats(startBroker(b, nil).Broker)
+	s := newStats(&Broker{clk: clock.Real{}})
 	d := []message.Draft{{Topic: "T", Body: make([]byte, 1024)}}
 	if err := d[0].Prepare(); err != nil {
 		b.Fatal(err)
