@@ -31,7 +31,6 @@ const (
 	maxInbox = 4096
 
 	maxMessage    = 1 << 20 // bytes of entries in one raft message
-	snapshotAfter = 10_000  // entries
 	snapshotBytes = 64 << 20
 )
 
@@ -52,6 +51,7 @@ type nodeConfig struct {
 	Clock   clock.Clock
 	Log     *zap.Logger
 	Seed    uint64 // random; tells this run of the process from all others
+	Compact int    // the log is cut after this many entries
 	// Send gives a message to the network. It does not block, and may lose it.
 	Send func(to uint64, addr string, m *pb.Message)
 	// Hello asks another member what it knows of this one.
@@ -500,7 +500,7 @@ func (n *node) publish() {
 
 // maybeCompact cuts the log when it has grown.
 func (n *node) maybeCompact() error {
-	if n.fresh < snapshotAfter && n.Store.bytes < snapshotBytes || n.applied == 0 {
+	if n.fresh < n.Compact && n.Store.bytes < snapshotBytes || n.applied == 0 {
 		return nil
 	}
 	n.fresh = 0

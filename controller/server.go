@@ -103,7 +103,7 @@ func (s *Server) assemble(self Member, peers []Member, port string, opts Options
 	s.carrier = &transport{client: s.client, clock: s.clock, log: s.log, store: s.store, self: raftID(self.ID), lines: map[uint64]*line{}}
 	s.node, err = newNode(nodeConfig{
 		Self: self, Peers: peers, Group: s.group, Pending: int(cfg.ControllerRequestThreadPoolQueueCapacity), Store: s.store,
-		Clock: s.clock, Log: s.log, Seed: rand.Uint64(),
+		Clock: s.clock, Log: s.log, Seed: rand.Uint64(), Compact: snapshotAfter,
 		Send: s.carrier.send, Hello: s.carrier.hello, Applied: s.applied, Led: s.leads, Proposed: s.proposed,
 	})
 	if err != nil {
@@ -343,8 +343,12 @@ func (s *Server) applied(res Result) {
 		s.tell(g)
 	case KeepMaster:
 		s.log.Info("master kept", fields...)
-	default:
-		s.log.Warn("no master could be elected", fields...)
+	case NoMaster:
+		if e.Trigger == ByController {
+			s.log.Error("the group has no master any more, and none can be elected", fields...)
+		} else {
+			s.log.Warn("nobody could be elected as was asked", fields...)
+		}
 	}
 }
 

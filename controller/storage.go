@@ -24,8 +24,9 @@ const (
 	storageFile = "raft.db"
 	// lockTimeout is how long opening waits for another process to let go of the file.
 	lockTimeout = time.Second
-	// trailing is how many entries stay behind a snapshot, for members that are a little late.
-	trailing = 1_000
+	// snapshotAfter is after how many entries the log is cut, and trailing how many stay even then, for members that are late.
+	snapshotAfter = 10_000
+	trailing      = 1_000
 )
 
 var (
@@ -55,6 +56,7 @@ type storage struct {
 	path    string
 	cluster atomic.Uint64 // the quorum this member belongs to; 0: none yet; any goroutine may read it
 	bytes   int64         // of the entries since the last snapshot
+	keep    uint64        // entries that stay behind a snapshot
 }
 
 // openStorage opens or makes the file in dir. bbolt maps the file, so it is always one of the machine's.
@@ -63,7 +65,7 @@ func openStorage(dir string) (*storage, error) {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("controller storage: %w", err)
 	}
-	s := &storage{MemoryStorage: raft.NewMemoryStorage(), path: filepath.Join(dir, storageFile)}
+	s := &storage{MemoryStorage: raft.NewMemoryStorage(), keep: trailing, path: filepath.Join(dir, storageFile)}
 	err := s.open()
 	if err == nil {
 		err = fsys.SyncDir(dir) // else a power loss could take the whole file away
@@ -276,18 +278,15 @@ func (s *storage) compact(index uint64, conf *pb.ConfState, state []byte) error 
 	if err != nil {
 		return fmt.Errorf("snapshot %d: %w", index, err)
 	}
-	keep := uint64(0)
-	if index > trailing {
-		keep = index - trailing
-	}
+	first := index - min(index, s.keep)
 	err = s.db.Update(func(tx *bolt.Tx) error {
-		return errors.Join(putMessage(tx.Bucket(bucketRaft), keySnapshot, snap), cut(tx.Bucket(bucketLog), 0, keep))
+		return errors.Join(putMessage(tx.Bucket(bucketRaft), keySnapshot, snap), cut(tx.Bucket(bucketLog), 0, first))
 	})
 	if err != nil {
 		return fmt.Errorf("controller storage %s: snapshot %d: %w", s.path, index, err)
 	}
 	s.bytes = 0
-	if err := s.Compact(keep); err != nil && !errors.Is(err, raft.ErrCompacted) {
+	if err := s.Compact(first); err != nil && !errors.Is(err, raft.ErrCompacted) {
 		return err
 	}
 	return nil

@@ -1,0 +1,410 @@
+package controller
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/castor-mq/castor/remoting/code"
+)
+
+const (
+	testCluster = "C"
+	testGroup   = "broker-a"
+)
+
+// register gives ids 1 to n of the group.
+func register(t testing.TB, s *State, n int) {
+	t.Helper()
+	for id := int64(1); id <= int64(n); id++ {
+		addr := "10.0.0." + name(id) + ":10911"
+		mustApply(t, s, &ApplyID{Cluster: testCluster, Name: testGroup, ID: id, CheckCode: addr + ";17"})
+		mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: id, Addr: addr})
+	}
+}
+
+func mustApply(t testing.TB, s *State, c Command) Result {
+	t.Helper()
+	res := s.Apply(c)
+	if res.Err != nil {
+		t.Fatalf("%T: %v", c, res.Err)
+	}
+	return res
+}
+
+// three is a group of three with 1 as master and all in sync: epoch 1, epoch of the set 2.
+func three(t testing.TB) *State {
+	t.Helper()
+	s := NewState()
+	register(t, s, 3)
+	mustApply(t, s, byBroker(1, 1, 2, 3))
+	mustApply(t, s, &AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: 1, SyncStateSetEpoch: 1, SyncStateSet: []int64{1, 2, 3}, Alive: []int64{1, 2, 3}})
+	return s
+}
+
+// lone is the same with only 1 in sync.
+func lone(t testing.TB) *State {
+	t.Helper()
+	s := NewState()
+	register(t, s, 3)
+	mustApply(t, s, byBroker(1, 1, 2, 3))
+	return s
+}
+
+func vitals(ids ...int64) map[int64]Vitals {
+	out := map[int64]Vitals{}
+	for _, id := range ids {
+		out[id] = Vitals{Epoch: 1, MaxOffset: 100, Priority: math.MaxInt32}
+	}
+	return out
+}
+
+func byBroker(id int64, alive ...int64) *Elect {
+	return &Elect{Name: testGroup, Trigger: ByBroker, Broker: id, Alive: vitals(alive...)}
+}
+
+func byOperator(id int64, alive ...int64) *Elect {
+	return &Elect{Name: testGroup, Trigger: ByOperator, Broker: id, Alive: vitals(alive...)}
+}
+
+func byController(epoch int32, alive ...int64) *Elect {
+	return &Elect{Name: testGroup, Trigger: ByController, MasterEpoch: epoch, Alive: vitals(alive...)}
+}
+
+func with(e *Elect, edit func(e *Elect)) *Elect {
+	edit(e)
+	return e
+}
+
+// TestElections are the scenarios of Java's ReplicasInfoManagerTest and DLedgerControllerTest.
+func TestElections(t *testing.T) {
+	type want struct {
+		code     code.Response
+		master   int64
+		epoch    int32
+		set      []int64
+		setEpoch int32
+	}
+	unclean := func(e *Elect) { e.Unclean = true }
+	cases := []struct {
+		name  string
+		state func(testing.TB) *State
+		steps []*Elect // of which the last one counts
+		want  want
+	}{
+		{"another asks while the master lives", three, []*Elect{byBroker(2, 1, 2, 3)}, want{code.ControllerMasterStillExist, 1, 1, []int64{1, 2, 3}, 2}},
+		{"the master asks again", three, []*Elect{byBroker(1, 1, 2, 3)}, want{code.ControllerMasterStillExist, 1, 1, []int64{1, 2, 3}, 2}},
+		{"only 3 lives and asks", three, []*Elect{byBroker(3, 3)}, want{code.Success, 3, 2, []int64{3}, 3}},
+		{"an unknown broker asks", three, []*Elect{byBroker(9, 1, 2, 3)}, want{code.ControllerBrokerNeedToBeRegistered, 1, 1, []int64{1, 2, 3}, 2}},
+		{"the controller asks while the master lives", three, []*Elect{byController(1, 1, 2, 3)}, want{code.ControllerMasterStillExist, 1, 1, []int64{1, 2, 3}, 2}},
+		{"the higher epoch wins over the longer log", three, []*Elect{with(byController(1, 2, 3), func(e *Elect) {
+			e.Alive = map[int64]Vitals{2: {Epoch: 1, MaxOffset: 100}, 3: {Epoch: 0, MaxOffset: 200}}
+		})}, want{code.Success, 2, 2, []int64{2}, 3}},
+		{"the longer log wins", three, []*Elect{with(byController(1, 2, 3), func(e *Elect) {
+			e.Alive = map[int64]Vitals{2: {Epoch: 1, MaxOffset: 100}, 3: {Epoch: 1, MaxOffset: 200}}
+		})}, want{code.Success, 3, 2, []int64{3}, 3}},
+		{"the longer log wins by more than an int holds", three, []*Elect{with(byController(1, 2, 3), func(e *Elect) {
+			e.Alive = map[int64]Vitals{2: {Epoch: 1, MaxOffset: 0}, 3: {Epoch: 1, MaxOffset: 3 << 31}}
+		})}, want{code.Success, 3, 2, []int64{3}, 3}},
+		{"the smaller priority number wins", three, []*Elect{with(byController(1, 2, 3), func(e *Elect) {
+			e.Alive = map[int64]Vitals{2: {Epoch: 1, MaxOffset: 100, Priority: 2}, 3: {Epoch: 1, MaxOffset: 100, Priority: 1}}
+		})}, want{code.Success, 3, 2, []int64{3}, 3}},
+		{"of equals the smaller id wins", three, []*Elect{byController(1, 2, 3)}, want{code.Success, 2, 2, []int64{2}, 3}},
+		{"of equals the one that asks wins", three, []*Elect{byBroker(3, 2, 3)}, want{code.Success, 3, 2, []int64{3}, 3}},
+		{"an operator names a dead broker", three, []*Elect{byOperator(1, 2, 3)}, want{code.ControllerElectMasterFailed, 1, 1, []int64{1, 2, 3}, 2}},
+		{"an operator names the living master", three, []*Elect{byOperator(1, 1, 2, 3)}, want{code.ControllerMasterStillExist, 1, 1, []int64{1, 2, 3}, 2}},
+		{"an operator names a living slave", three, []*Elect{byOperator(3, 1, 2, 3)}, want{code.Success, 3, 2, []int64{3}, 3}},
+		{"an operator names an unknown broker", three, []*Elect{byOperator(9, 1, 2, 3)}, want{code.ControllerElectMasterFailed, 1, 1, []int64{1, 2, 3}, 2}},
+		{"the old master is named when the new one is dead", three, []*Elect{
+			byOperator(2, 1, 2, 3), with(byOperator(1, 1, 3), unclean),
+		}, want{code.Success, 1, 3, []int64{1}, 4}},
+		{"an operator cannot name one that lags while others live, not even uncleanly", lone, []*Elect{
+			with(byOperator(2, 1, 2, 3), unclean),
+		}, want{code.ControllerElectMasterFailed, 1, 1, []int64{1}, 1}},
+		{"nobody in sync lives", lone, []*Elect{byController(1, 2, 3)}, want{code.ControllerMasterNotAvailable, noMaster, 2, []int64{1}, 1}},
+		{"then one that lags asks", lone, []*Elect{byController(1, 2, 3), byBroker(2, 2, 3)}, want{code.ControllerElectMasterFailed, noMaster, 2, []int64{1}, 1}},
+		{"then the old master is back", lone, []*Elect{byController(1, 2, 3), byBroker(1, 1, 2, 3)}, want{code.Success, 1, 3, []int64{1}, 2}},
+		{"nobody in sync lives, and unclean elections are allowed", lone, []*Elect{with(byController(1, 2, 3), unclean)}, want{code.Success, 2, 2, []int64{2}, 2}},
+		{"a command that comes too late", three, []*Elect{byBroker(3, 3), byController(1, 1, 2)}, want{code.Success, 3, 2, []int64{3}, 3}},
+		{"replicas have seen a higher epoch", three, []*Elect{with(byController(1, 2, 3), func(e *Elect) { e.KnownEpoch = 40 })}, want{code.Success, 2, 41, []int64{2}, 3}},
+		{"no epoch is left", three, []*Elect{with(byController(1, 2, 3), func(e *Elect) { e.KnownEpoch = maxMasterEpoch })}, want{code.ControllerMasterNotAvailable, noMaster, 2, []int64{1, 2, 3}, 2}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			s := tc.state(t)
+			var res Result
+			for _, e := range tc.steps {
+				res = s.Apply(e)
+			}
+			g := s.Group(testGroup)
+			got := want{code.Success, g.Master, g.MasterEpoch, g.SyncStateSet, g.SyncStateSetEpoch}
+			if res.Err != nil {
+				got.code = res.Err.Code
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got.code == code.ControllerMasterStillExist && res.Group != g {
+				t.Error("the answer does not carry the master")
+			}
+		})
+	}
+}
+
+func TestFirstElection(t *testing.T) {
+	s := NewState()
+	register(t, s, 3)
+	if res := s.Apply(byOperator(2)); res.Err == nil || res.Err.Code != code.ControllerElectMasterFailed {
+		t.Errorf("a dead broker was named: %v", res.Err)
+	}
+	longest := byBroker(1, 1, 2)
+	longest.Alive[2] = Vitals{Epoch: 4, MaxOffset: 1 << 40}
+	longest.KnownEpoch = 4
+	g := mustApply(t, s, longest).Group
+	if g.Master != 2 || g.MasterEpoch != 5 || !slices.Equal(g.SyncStateSet, []int64{2}) || g.SyncStateSetEpoch != 1 {
+		t.Errorf("not the longest log of those that live: %+v", g)
+	}
+}
+
+// TestIDs are those of Java's tests: next id, apply, register.
+func TestIDs(t *testing.T) {
+	apply := func(cluster string, id int64, check string) *ApplyID {
+		return &ApplyID{Cluster: cluster, Name: testGroup, ID: id, CheckCode: check}
+	}
+	s := NewState()
+	steps := []struct {
+		c    Command
+		want code.Response
+	}{
+		{apply(testCluster, 5, "a:1;9"), code.ControllerBrokerIDInvalid}, // the first id is 1
+		{apply(testCluster, 1, "a:1;9"), code.Success},
+		{apply(testCluster, 1, "a:1;9"), code.Success},                   // the answer was lost
+		{apply(testCluster, 1, "b:1;9"), code.ControllerBrokerIDInvalid}, // taken
+		{apply("other", 2, "b:1;9"), code.ControllerBrokerIDInvalid},
+		{apply(testCluster, 0, "b:1;9"), code.ControllerBrokerIDInvalid},
+		{apply(testCluster, -4, "b:1;9"), code.ControllerBrokerIDInvalid},
+		{apply(testCluster, 7, "b:1;9"), code.ControllerBrokerIDInvalid},
+		{apply(testCluster, math.MaxInt64, "b:1;9"), code.ControllerBrokerIDInvalid},
+		{apply(testCluster, 2, "b:1;9"), code.Success},
+		{&Register{Cluster: testCluster, Name: testGroup, ID: 2, Addr: "b:2"}, code.Success},
+		{&Register{Cluster: testCluster, Name: testGroup, ID: 3, Addr: "b:2"}, code.ControllerBrokerNeedToBeRegistered},
+		{&Register{Cluster: "other", Name: testGroup, ID: 2, Addr: "b:2"}, code.ControllerBrokerNeedToBeRegistered},
+		{&Register{Cluster: testCluster, Name: "nobody", ID: 2, Addr: "b:2"}, code.ControllerBrokerNeedToBeRegistered},
+	}
+	for i, step := range steps {
+		got := code.Success
+		if res := s.Apply(step.c); res.Err != nil {
+			got = res.Err.Code
+		}
+		if got != step.want {
+			t.Errorf("step %d: got %d, want %d", i, got, step.want)
+		}
+	}
+	want := map[int64]Replica{1: {Addr: "a:1", CheckCode: "a:1;9"}, 2: {Addr: "b:2", CheckCode: "b:1;9"}}
+	if diff := cmp.Diff(want, s.Group(testGroup).Replicas); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	mustApply(t, s, &Clean{Name: testGroup, IDs: []int64{2}})
+	if next := s.Group(testGroup).NextID; next != 3 {
+		t.Errorf("a cleaned id is given again: next is %d", next)
+	}
+}
+
+// TestAlterSyncStateSet has the checks in Java's order.
+func TestAlterSyncStateSet(t *testing.T) {
+	base := AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: 1, SyncStateSetEpoch: 2, SyncStateSet: []int64{1, 2}, Alive: []int64{1, 2, 3}}
+	cases := []struct {
+		name string
+		edit func(c *AlterSyncStateSet)
+		want code.Response
+	}{
+		{"right", func(*AlterSyncStateSet) {}, code.Success},
+		{"twice the same id", func(c *AlterSyncStateSet) { c.SyncStateSet = []int64{2, 1, 2} }, code.Success},
+		{"unknown group", func(c *AlterSyncStateSet) { c.Name = "nobody" }, code.ControllerAlterSyncStateSetFailed},
+		{"nothing new", func(c *AlterSyncStateSet) { c.SyncStateSet = []int64{3, 2, 1} }, code.ControllerAlterSyncStateSetFailed},
+		{"not the master", func(c *AlterSyncStateSet) { c.Master = 2 }, code.ControllerInvalidMaster},
+		{"old epoch", func(c *AlterSyncStateSet) { c.MasterEpoch = 0 }, code.ControllerFencedMasterEpoch},
+		{"old epoch of the set", func(c *AlterSyncStateSet) { c.SyncStateSetEpoch = 1 }, code.ControllerFencedSyncStateSetEpoch},
+		{"unknown replica", func(c *AlterSyncStateSet) { c.SyncStateSet = []int64{1, 77} }, code.ControllerInvalidReplicas},
+		{"dead replica", func(c *AlterSyncStateSet) { c.Alive = []int64{1, 3} }, code.ControllerBrokerNotAlive},
+		{"without the master", func(c *AlterSyncStateSet) { c.SyncStateSet = []int64{2} }, code.ControllerAlterSyncStateSetFailed},
+		{"empty", func(c *AlterSyncStateSet) { c.SyncStateSet = nil }, code.ControllerAlterSyncStateSetFailed},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			s, c := three(t), base
+			tc.edit(&c)
+			res := s.Apply(&c)
+			g, want := s.Group(testGroup), []int64{1, 2, 3}
+			switch {
+			case tc.want == code.Success && res.Err != nil, tc.want != code.Success && (res.Err == nil || res.Err.Code != tc.want):
+				t.Fatalf("got %v, want %d", res.Err, tc.want)
+			case tc.want == code.Success:
+				want = []int64{1, 2}
+			}
+			if !slices.Equal(g.SyncStateSet, want) || g.SyncStateSetEpoch != int32(2+3-len(want)) {
+				t.Errorf("set %v of epoch %d", g.SyncStateSet, g.SyncStateSetEpoch)
+			}
+		})
+	}
+	s := lone(t)
+	s.Apply(byController(1, 2))
+	if res := s.Apply(&AlterSyncStateSet{Name: testGroup, SyncStateSetEpoch: 1, MasterEpoch: 2}); res.Err == nil || res.Err.Code != code.ControllerInvalidMaster {
+		t.Errorf("a set was changed without a master: %v", res.Err)
+	}
+}
+
+// TestClean are the scenarios of Java's tests.
+func TestClean(t *testing.T) {
+	cases := []struct {
+		name string
+		c    Clean
+		want code.Response
+		left []int64
+	}{
+		{"a living broker", Clean{Cluster: testCluster, IDs: []int64{1}, Alive: []int64{1}}, code.ControllerInvalidCleanBrokerMetadata, []int64{1, 2, 3}},
+		{"a living group", Clean{Cluster: testCluster, Alive: []int64{2}}, code.ControllerInvalidCleanBrokerMetadata, []int64{1, 2, 3}},
+		{"a dead broker", Clean{Cluster: testCluster, IDs: []int64{1}, Alive: []int64{2}}, code.Success, []int64{2, 3}},
+		{"dead brokers", Clean{Cluster: testCluster, IDs: []int64{1, 2, 3}}, code.Success, nil},
+		{"a dead group of any cluster", Clean{}, code.Success, nil},
+		{"a living group by force", Clean{Living: true, Alive: []int64{1, 2, 3}}, code.Success, nil},
+		{"a living broker by force", Clean{IDs: []int64{2, 9}, Living: true, Alive: []int64{1, 2, 3}}, code.Success, []int64{1, 3}},
+		{"another cluster", Clean{Cluster: "other"}, code.ControllerInvalidCleanBrokerMetadata, []int64{1, 2, 3}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			s := three(t)
+			tc.c.Name = testGroup
+			res := s.Apply(&tc.c)
+			if (res.Err != nil) != (tc.want != code.Success) || res.Err != nil && res.Err.Code != tc.want {
+				t.Fatalf("got %v, want %d", res.Err, tc.want)
+			}
+			g := s.Group(testGroup)
+			if g == nil {
+				g = &Group{}
+			}
+			if left := slices.Sorted(maps.Keys(g.Replicas)); !slices.Equal(left, tc.left) {
+				t.Errorf("left are %v, want %v", left, tc.left)
+			}
+			for _, id := range g.SyncStateSet {
+				if _, ok := g.Replicas[id]; !ok {
+					t.Errorf("%d is gone and still in the set", id)
+				}
+			}
+			if len(tc.left) == 2 && g.SyncStateSetEpoch != 3 {
+				t.Errorf("the epoch of the set is %d", g.SyncStateSetEpoch)
+			}
+			if len(tc.left) > 0 && !slices.Contains(tc.left, 1) && (g.Master != noMaster || g.MasterEpoch != 2) {
+				t.Errorf("the cleaned master is still there: %d of epoch %d", g.Master, g.MasterEpoch)
+			}
+		})
+	}
+	if res := NewState().Apply(&Clean{Name: "nobody"}); res.Err == nil || res.Err.Code != code.ControllerInvalidCleanBrokerMetadata {
+		t.Errorf("an unknown group was cleaned: %v", res.Err)
+	}
+}
+
+// inheriting makes all replicas of the group such that can be elected with a set, and confirm nothing with fewer than min.
+func inheriting(t *testing.T, s *State, minInSync int32) {
+	t.Helper()
+	for id, r := range s.Group(testGroup).Replicas {
+		mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: id, Addr: r.Addr, Inherits: true, MinInSync: minInSync})
+	}
+}
+
+func TestSetIsInherited(t *testing.T) {
+	s := three(t)
+	inheriting(t, s, 0)
+	g := mustApply(t, s, byController(1, 2, 3)).Group
+	if g.Master != 2 || !slices.Equal(g.SyncStateSet, []int64{2, 3}) || g.Eligible != nil {
+		t.Errorf("master %d, set %v, eligible %v", g.Master, g.SyncStateSet, g.Eligible)
+	}
+	g = mustApply(t, s, byOperator(3, 2, 3)).Group
+	if g.Master != 3 || !slices.Equal(g.SyncStateSet, []int64{2, 3}) || g.SyncStateSetEpoch != 4 {
+		t.Errorf("master %d, set %v of epoch %d", g.Master, g.SyncStateSet, g.SyncStateSetEpoch)
+	}
+}
+
+// TestEligible follows replicas that leave a set that has become too small to confirm anything.
+func TestEligible(t *testing.T) {
+	s := three(t)
+	inheriting(t, s, 2)
+	shrink := func(epoch, setEpoch int32, set ...int64) *Group {
+		t.Helper()
+		master := s.Group(testGroup).Master
+		return mustApply(t, s, &AlterSyncStateSet{Name: testGroup, Master: master, MasterEpoch: epoch, SyncStateSetEpoch: setEpoch, SyncStateSet: set, Alive: []int64{1, 2, 3}}).Group
+	}
+	if g := shrink(1, 2, 1, 2); g.Eligible != nil {
+		t.Errorf("two can confirm, and yet %v are eligible", g.Eligible)
+	}
+	if g := shrink(1, 3, 1); !slices.Equal(g.Eligible, []int64{2}) {
+		t.Errorf("eligible %v, want 2", g.Eligible)
+	}
+	snapshot := s.Snapshot()
+	res := mustApply(t, s, byController(1, 2, 3))
+	if res.Group.Master != 2 || res.Election.Basis != FromELR || !slices.Equal(res.Group.SyncStateSet, []int64{2}) || !slices.Equal(res.Group.Eligible, []int64{1}) {
+		t.Errorf("got %+v", res.Group)
+	}
+	if res := s.Apply(byBroker(3, 3)); res.Err == nil {
+		t.Error("3 was elected, which lacks what 1 and 2 have confirmed")
+	}
+	if g := shrink(2, 5, 2, 3); g.Eligible != nil {
+		t.Errorf("two can confirm again, and yet %v are eligible", g.Eligible)
+	}
+	s, err := Restore(snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: 1, Addr: "10.0.0.1:10911", Inherits: true, MinInSync: 1})
+	if g := s.Group(testGroup); g.Eligible != nil {
+		t.Errorf("the master may confirm alone now, and yet %v are eligible", g.Eligible)
+	}
+}
+
+func TestUncleanElectionForgetsTheOthers(t *testing.T) {
+	s := three(t)
+	inheriting(t, s, 3)
+	mustApply(t, s, &AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: 1, SyncStateSetEpoch: 2, SyncStateSet: []int64{1, 2}, Alive: []int64{1, 2, 3}})
+	mustApply(t, s, &Clean{Name: testGroup, IDs: []int64{3}})
+	mustApply(t, s, &ApplyID{Cluster: testCluster, Name: testGroup, ID: 4, CheckCode: "x:1;1"})
+	e := byController(1, 4)
+	e.Unclean = true
+	res := mustApply(t, s, e)
+	if res.Election.Basis != FromRest || res.Group.Master != 4 || !slices.Equal(res.Group.SyncStateSet, []int64{4}) || res.Group.Eligible != nil {
+		t.Errorf("got %+v by %q", res.Group, res.Election.Basis)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	s := NewState()
+	for i := range maxReplicas + 1 {
+		id := int64(i + 1)
+		res := s.Apply(&ApplyID{Cluster: testCluster, Name: testGroup, ID: id, CheckCode: name(id) + ";1"})
+		if (res.Err != nil) != (i >= maxReplicas) {
+			t.Fatalf("replica %d: %v", id, res.Err)
+		}
+	}
+}
+
+func TestSnapshotRestoresEverything(t *testing.T) {
+	s := three(t)
+	inheriting(t, s, 2)
+	mustApply(t, s, &ApplyID{Cluster: testCluster, Name: "broker-b", ID: 1, CheckCode: "b:1;1"})
+	mustApply(t, s, &WantMembers{[]Member{{"n0", "a:1"}}})
+	mustApply(t, s, &Join{ID: 5})
+	s.quorum.Members[5] = Member{"n0", "a:1"}
+	s.quorum.Learners = []uint64{6}
+	got, err := Restore(s.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, got, cmp.AllowUnexported(State{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if string(got.Snapshot()) != string(s.Snapshot()) {
+		t.Error("equal states have different snapshots")
+	}
+}
