@@ -209,6 +209,7 @@ func TestSubscriptionsOfAGroup(t *testing.T) {
 func TestFiltersAreInTheState(t *testing.T) {
 	b := startBroker(t, map[string]string{"enablePropertyFilter": "true"})
 	p := b.connect()
+	p.send("t", 0, "x")
 	beat := func(expression string, version int64) {
 		d := consumerBeat("id", "g", "t")
 		d.ConsumerDataSet[0].SubscriptionDataSet = []body.SubscriptionData{{Topic: "t", SubString: expression, ExpressionType: typeSQL, SubVersion: version}}
