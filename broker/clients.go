@@ -47,7 +47,10 @@ type member struct {
 }
 
 // session is what one connection belongs to.
-type session struct{ consumers, producers map[string]struct{} }
+type session struct {
+	consumers map[string]int // the weight of the last subscription that it has brought
+	producers map[string]struct{}
+}
 
 // channel counts the producer groups that a connection is in under one client id. Only with the last is the client gone.
 type channel struct {
@@ -191,6 +194,9 @@ func (c *clients) joinConsumer(m member, d *body.ConsumerData, withoutSub bool) 
 		next, topicsChanged := c.nextView(seen, d, withoutSub)
 		stale, done := c.tryJoin(m, g, seen, next, topicsChanged, d.GroupName, withoutSub)
 		if done {
+			if !withoutSub {
+				c.brought(m.conn, d.GroupName, weight(d.SubscriptionDataSet))
+			}
 			c.keepFilters(d.GroupName, seen, next)
 			return stale
 		}
@@ -223,6 +229,42 @@ func (c *clients) nextView(seen *groupView, d *body.ConsumerData, withoutSub boo
 	return next, topicsChanged || len(next.subs) != len(known)
 }
 
+// brought notes the weight of the subscription that a connection has brought for a group.
+func (c *clients) brought(conn *remoting.Conn, group string, weight int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.sessions[conn]; s != nil {
+		if _, joined := s.consumers[group]; joined {
+			s.consumers[group] = weight
+		}
+	}
+}
+
+// room tells whether a heartbeat keeps its connection within the bounds of one client, the groups of earlier ones included.
+func (c *clients) room(conn *remoting.Conn, d *body.HeartbeatData) bool {
+	consumers, producers := map[string]int{}, map[string]struct{}{}
+	c.mu.RLock()
+	if s := c.sessions[conn]; s != nil {
+		maps.Copy(consumers, s.consumers)
+		maps.Copy(producers, s.producers)
+	}
+	c.mu.RUnlock()
+	for i := range d.ConsumerDataSet {
+		g := &d.ConsumerDataSet[i]
+		if _, known := consumers[g.GroupName]; !d.WithoutSub || !known {
+			consumers[g.GroupName] = weight(g.SubscriptionDataSet)
+		}
+	}
+	for _, p := range d.ProducerDataSet {
+		producers[p.GroupName] = struct{}{}
+	}
+	total := 0
+	for _, w := range consumers {
+		total += w
+	}
+	return len(consumers)+len(producers) <= maxHeartbeatGroups && total <= maxSubscriptions
+}
+
 // tryJoin enters m into the group g, which is nil if it was not online, unless the group has changed since seen.
 func (c *clients) tryJoin(m member, g *consumerGroup, seen, next *groupView, topicsChanged bool, name string, withoutSub bool) (stale, done bool) {
 	c.mu.Lock()
@@ -248,7 +290,7 @@ func (c *clients) tryJoin(m member, g *consumerGroup, seen, next *groupView, top
 		c.warnOfTwinLocked(g, &m)
 	}
 	c.enterLocked(g.members, m)
-	c.sessionLocked(m.conn).consumers[name] = struct{}{}
+	c.sessionLocked(m.conn).consumers[name] += 0
 	if old == nil || topicsChanged {
 		c.changedLocked(g)
 	}
@@ -281,7 +323,7 @@ func (c *clients) enterLocked(list members, m member) {
 func (c *clients) sessionLocked(conn *remoting.Conn) *session {
 	s := c.sessions[conn]
 	if s == nil {
-		s = &session{consumers: map[string]struct{}{}, producers: map[string]struct{}{}}
+		s = &session{consumers: map[string]int{}, producers: map[string]struct{}{}}
 		c.sessions[conn] = s
 	}
 	return s

@@ -17,11 +17,20 @@ import (
 	"github.com/castor-mq/castor/store/state"
 )
 
-// Bounds of one client: its groups, and the length of names that nothing else checks.
+// Bounds of one client: its groups, the length of names that nothing else checks, and about how many bytes its subscriptions take.
 const (
 	maxHeartbeatGroups = 10_000
 	maxClientName      = 1024
+	maxSubscriptions   = 32 << 20
 )
+
+// weight is about how many bytes a subscription takes: its tags are kept as text, as names and as hashes.
+func weight(list []body.SubscriptionData) (n int) {
+	for i := range list {
+		n += 256 + len(list[i].Topic) + 8*len(list[i].SubString)
+	}
+	return n
+}
 
 // handleHeartbeat serves HEART_BEAT (ClientManageProcessor). Groups that do not exist and may not be made are passed over.
 func (b *Broker) handleHeartbeat(r *remoting.Request, _ *header.HeartbeatRequest) error {
@@ -31,6 +40,9 @@ func (b *Broker) handleHeartbeat(r *remoting.Request, _ *header.HeartbeatRequest
 	}
 	if d.ClientID == "" || len(d.ClientID) > maxClientName || len(d.ConsumerDataSet)+len(d.ProducerDataSet) > maxHeartbeatGroups {
 		return fmt.Errorf("heartbeat: client id %.99q with %d groups", d.ClientID, len(d.ConsumerDataSet)+len(d.ProducerDataSet))
+	}
+	if !b.clients.room(r.Conn, &d) {
+		return code.New(code.InvalidParameter, "the heartbeats of a connection may bring %d groups and subscriptions of about %d bytes", maxHeartbeatGroups, maxSubscriptions)
 	}
 	accepted := make([]bool, len(d.ConsumerDataSet))
 	for i := range d.ConsumerDataSet {
@@ -165,7 +177,7 @@ func (c *clients) keepFilters(group string, old, view *groupView) {
 	var changes []state.Change
 	now := c.b.clk.NowMs()
 	for topic, s := range view.subs {
-		if isTag(s.data.ExpressionType) {
+		if isTag(s.data.ExpressionType) || c.b.topics.get(topic) == nil { // what is written is never deleted: no names without end
 			continue
 		}
 		f, known := c.b.store.State.Filter(topic, group)
