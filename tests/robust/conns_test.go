@@ -49,10 +49,7 @@ func TestIdleConnections(t *testing.T) {
 	} {
 		before := heap()
 		var all []*net.TCPConn
-		c.while(20, func() {
-			if len(all) > 0 {
-				return
-			}
+		c.once(20, func() {
 			all = crowd(t, c.addr(), n)
 			for _, nc := range all {
 				if _, err := nc.Write(say); err != nil {
@@ -105,12 +102,7 @@ func TestMemoryOfPartialFrames(t *testing.T) {
 	part := append(binary.BigEndian.AppendUint32(nil, 16<<20-4), make([]byte, 15<<20)...)
 	var wg sync.WaitGroup
 	all := crowd(t, c.addr(), n)
-	started := false
-	c.while(20, func() {
-		if started {
-			return
-		}
-		started = true
+	c.once(20, func() {
 		for _, nc := range all {
 			wg.Go(func() {
 				_ = nc.SetWriteDeadline(time.Now().Add(patience))
@@ -175,10 +167,7 @@ func TestDeafConsumers(t *testing.T) {
 	n := size(32, 8)
 	before := heap()
 	var all []*net.TCPConn
-	c.while(20, func() {
-		if len(all) > 0 {
-			return
-		}
+	c.once(20, func() {
 		all = crowd(t, c.addr(), n)
 		var wg sync.WaitGroup
 		for i, nc := range all {
@@ -220,10 +209,7 @@ func TestHeldPullsAllWake(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.while(20, func() {
-		if len(c.sent.all()) > 1 && maxOffset(c, victim, 0) > 1 {
-			return
-		}
+	c.once(20, func() {
 		if _, err := c.send(victim, 0, bytes.Repeat([]byte("x"), 4<<20)); err != nil {
 			t.Error(err)
 		}

@@ -267,6 +267,20 @@ func (c *cluster) checkAll() {
 	}
 }
 
+// once is while for an attack that is run once.
+func (c *cluster) once(rounds int, attack func()) {
+	c.t.Helper()
+	over := false
+	c.while(rounds, func() {
+		if over {
+			time.Sleep(time.Millisecond) // the well-behaved client has not had its rounds yet
+			return
+		}
+		attack()
+		over = true
+	})
+}
+
 // while runs attack, again and again if it is short, until a well-behaved client has sent and read rounds messages meanwhile,
 // each of which must succeed (R4).
 func (c *cluster) while(rounds int, attack func()) {
