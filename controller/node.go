@@ -51,7 +51,8 @@ type nodeConfig struct {
 	Clock   clock.Clock
 	Log     *zap.Logger
 	Seed    uint64 // random; tells this run of the process from all others
-	Compact int    // the log is cut after this many entries
+	Tick    time.Duration
+	Compact int // the log is cut after this many entries
 	// Send gives a message to the network. It does not block, and may lose it.
 	Send func(to uint64, addr string, m *pb.Message)
 	// Hello asks another member what it knows of this one.
@@ -142,8 +143,9 @@ func (n *node) run(ctx context.Context) error {
 			return err
 		}
 	}
+	n.Store.present = n.snapshot
 	n.up.Store(true)
-	tick := n.Clock.NewTicker(raftTick)
+	tick := n.Clock.NewTicker(n.Tick)
 	defer tick.Stop()
 	defer n.failAll(errNotLeader)
 	for {
@@ -296,7 +298,7 @@ func (n *node) handOff(ctx context.Context) {
 			n.rn.TransferLeader(best)
 		}
 	})
-	tick := n.Clock.NewTicker(raftTick / 5)
+	tick := n.Clock.NewTicker(n.Tick / 5)
 	defer tick.Stop()
 	for n.status.Load().Leading && len(n.status.Load().Members) > 1 {
 		select {
@@ -422,6 +424,16 @@ func (n *node) restore(snap *pb.Snapshot) error {
 	n.applied, n.conf, n.fresh = snap.GetMetadata().GetIndex(), snap.GetMetadata().GetConfState(), 0
 	n.Log.Info("state taken over from the leader", zap.Uint64("index", n.applied))
 	return nil
+}
+
+// snapshot is called by raft, on the node's goroutine.
+func (n *node) snapshot() (*pb.Snapshot, error) {
+	term, err := n.Store.Term(n.applied)
+	if err != nil {
+		return nil, err
+	}
+	index := n.applied
+	return &pb.Snapshot{Data: n.state.Snapshot(), Metadata: &pb.SnapshotMetadata{Index: &index, Term: &term, ConfState: n.conf}}, nil
 }
 
 func (n *node) apply(e *pb.Entry) error {

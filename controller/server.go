@@ -103,7 +103,7 @@ func (s *Server) assemble(self Member, peers []Member, port string, opts Options
 	s.carrier = &transport{client: s.client, clock: s.clock, log: s.log, store: s.store, self: raftID(self.ID), lines: map[uint64]*line{}}
 	s.node, err = newNode(nodeConfig{
 		Self: self, Peers: peers, Group: s.group, Pending: int(cfg.ControllerRequestThreadPoolQueueCapacity), Store: s.store,
-		Clock: s.clock, Log: s.log, Seed: rand.Uint64(), Compact: snapshotAfter,
+		Clock: s.clock, Log: s.log, Seed: rand.Uint64(), Tick: raftTick, Compact: snapshotAfter,
 		Send: s.carrier.send, Hello: s.carrier.hello, Applied: s.applied, Led: s.leads, Proposed: s.proposed,
 	})
 	if err != nil {

@@ -57,6 +57,9 @@ type storage struct {
 	cluster atomic.Uint64 // the quorum this member belongs to; 0: none yet; any goroutine may read it
 	bytes   int64         // of the entries since the last snapshot
 	keep    uint64        // entries that stay behind a snapshot
+	// present makes a snapshot of the state as it is. Members get that one and not the last that was stored: only the present
+	// list of members is sure to hold the one that asks.
+	present func() (*pb.Snapshot, error)
 }
 
 // openStorage opens or makes the file in dir. bbolt maps the file, so it is always one of the machine's.
@@ -172,6 +175,8 @@ func (s *storage) load(tx *bolt.Tx) error {
 	if raft.IsEmptyHardState(hard) {
 		return s.Append(entries)
 	}
+	// The commit index alone is never saved: it is learned again. But what is in a snapshot is committed.
+	hard.Commit = proto.Uint64(max(hard.GetCommit(), snap.GetMetadata().GetIndex()))
 	return errors.Join(s.Append(entries), s.SetHardState(hard))
 }
 
@@ -198,6 +203,14 @@ func putMessage(b *bolt.Bucket, key []byte, m proto.Message) error {
 }
 
 func logKey(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, index) }
+
+// Snapshot implements raft.Storage.
+func (s *storage) Snapshot() (*pb.Snapshot, error) {
+	if s.present != nil {
+		return s.present()
+	}
+	return s.MemoryStorage.Snapshot()
+}
 
 // empty tells whether this member has never written a log: it is new, or it has lost its disk.
 func (s *storage) empty() bool {
