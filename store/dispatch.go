@@ -224,7 +224,7 @@ func (s *Store) applyState(at int64, v *message.View) error {
 		case state.KindTopicDelete:
 			s.forgetTopic(c.Topic)
 			if at >= s.dispatcher.queuesFrom {
-				s.Queues.Remove(c.Topic)
+				s.Queues.Remove(c.Topic, end)
 			}
 		case state.KindDeletedBefore:
 			s.forgetTopic(c.Topic)

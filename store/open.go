@@ -192,13 +192,16 @@ func (s *Store) markOpen(plan recoveryPlan, importing bool) error {
 		return err
 	}
 	c := s.checkpoint
-	c.clean, c.importing, c.boot = false, importing, bootID(s.fs)
+	c.clean, c.importing, c.boot = false, importing, ""
+	if !plan.powerLoss { // otherwise this boot starts when what the last one left has been put right
+		c.boot = bootID(s.fs)
+	}
 	c.soft, c.hard = plan.log, min(s.checkpoint.hard, plan.log)
 	if plan.reset {
 		c.soft, c.hard = plan.queues, plan.queues
 	}
-	if s.checkpoint.seq == 0 {
-		c.durable = -1
+	if s.checkpoint.seq == 0 && len(s.Log.Segments()) > 0 {
+		c.durable = -1 // what somebody else wrote
 	}
 	return s.writeCheckpoint(c, true)
 }

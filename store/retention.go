@@ -138,7 +138,7 @@ func (s *Store) noteDisk(d decision, used, limit int) {
 }
 
 // deleteOld deletes the oldest segments: those whose messages are older than Keep, or by force one of any age. What goes has been
-// saved (S4), and queues and index let go of it first. It tells whether anything went.
+// saved (S4). It tells whether anything went.
 func (s *Store) deleteOld(d decision, r *Retention) (deleted bool, err error) {
 	before := s.Log.Min()
 	to := s.expired(r)
@@ -156,10 +156,8 @@ func (s *Store) deleteOld(d decision, r *Retention) (deleted bool, err error) {
 			return false, nil
 		}
 	}
-	if err := s.Queues.CorrectMin(to); err != nil {
-		return false, err
-	}
 	low, err := s.Log.RemoveBefore(to, r.Batch)
+	err = errors.Join(err, s.Queues.CorrectMin(low))
 	if s.Index != nil {
 		err = errors.Join(err, s.Index.RemoveBefore(low))
 	}

@@ -19,22 +19,21 @@ const (
 	syncBytes = 256 << 20
 )
 
-// save writes the projections and moves the checkpoint; with sync everything becomes durable first.
+// save writes the projections and moves the checkpoint; with sync everything becomes durable first. The log is made durable in any
+// case: neither the state nor a deletion of queues may be ahead of it when the power fails.
 func (s *Store) save(sync bool) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	at := s.Dispatched()
-	if sync {
-		if err := s.syncLogTo(at); err != nil {
-			return err
-		}
+	if err := s.syncLogTo(at); err != nil {
+		return err
 	}
-	if err := s.Queues.Flush(sync); err != nil {
+	complete, err := s.Queues.Flush(sync, s.Log.Flushed())
+	if err != nil || !complete { // A topic has been deleted meanwhile; the next save will do.
 		return err
 	}
 	indexed := at
 	if s.Index != nil {
-		var err error
 		if indexed, err = s.Index.Flush(sync); err != nil {
 			return err
 		}

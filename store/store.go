@@ -308,6 +308,9 @@ func (s *Store) advanceOnce() {
 	}
 	// Also without a move: a waiter may have been queued after its record was dispatched by somebody else.
 	s.waiters.release(s.dispatched.Load())
+	if err := s.Log.Poisoned(); err != nil { // nothing more will be confirmed
+		s.waiters.complete(err, func(*waiting) bool { return true })
+	}
 	s.batchEnd()
 }
 
@@ -317,7 +320,7 @@ func (s *Store) Run(ctx context.Context) error {
 	g.Go("commit log prepare", s.Log.RunPrepare)
 	g.Go("commit log flush", func(ctx context.Context) error {
 		return s.Log.RunFlush(ctx, func() time.Duration { return s.live.Load().flushInterval }, func() {
-			if s.live.Load().syncFlush {
+			if s.live.Load().syncFlush || s.Log.Poisoned() != nil {
 				s.Advance()
 			}
 		})

@@ -91,7 +91,7 @@ func (l *Log) roomLocked(total int) error {
 	case l.fence != nil:
 		return l.fence
 	case l.poison.Load() != nil:
-		return fmt.Errorf("%w: %w", ErrPoisoned, l.Poisoned())
+		return l.Poisoned()
 	case l.stuck.Load():
 		return fmt.Errorf("%w: it does not take what has been appended", ErrFull)
 	case len(l.out.buf) > maxBatch:

@@ -15,7 +15,7 @@ func (l *Log) Flush() error {
 		return err
 	}
 	if err := l.Poisoned(); err != nil {
-		return fmt.Errorf("%w: %w", ErrPoisoned, err)
+		return err
 	}
 	to := l.End()
 	from := l.flushed.Load()
@@ -42,8 +42,9 @@ func (l *Log) WantFlush() {
 	}
 }
 
-// RunFlush syncs every interval and whenever WantFlush is called, and then calls done, which must not block. One sync serves
-// everybody who waits for an offset below it (group commit). A changed interval counts from the next sync on.
+// RunFlush syncs every interval and whenever WantFlush is called, and then calls done, which must not block, whether the sync has
+// succeeded or not. One sync serves everybody who waits for an offset below it (group commit). A changed interval counts from the
+// next sync on.
 func (l *Log) RunFlush(ctx context.Context, interval func() time.Duration, done func()) error {
 	present := interval()
 	tick := l.clk.NewTicker(present)
@@ -59,8 +60,7 @@ func (l *Log) RunFlush(ctx context.Context, interval func() time.Duration, done 
 		case <-l.wantFlush:
 		case <-tick.C:
 		}
-		if l.Flush() == nil {
-			done()
-		}
+		_ = l.Flush() // a failure poisons the log, or is a full disk
+		done()
 	}
 }

@@ -237,7 +237,7 @@ func (l *Log) LastStoreTime() int64 {
 	return l.lastStore
 }
 
-// Poisoned returns the error of the sync that failed, nil if none has.
+// Poisoned returns the error of the write or sync that failed (ErrPoisoned), nil if none has.
 func (l *Log) Poisoned() error {
 	if p := l.poison.Load(); p != nil {
 		return *p

@@ -216,7 +216,7 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 		t.Fatal(err, next, n)
 	}
 	fs.SetFree(1 << 30)
-	l.prepare()
+	l.Prepare()
 	if _, err := l.Append([]Entry{{Draft: draft(1000, n), Next: &next}}); err != nil {
 		t.Fatal(err)
 	}

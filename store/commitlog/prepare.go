@@ -30,12 +30,12 @@ func (l *Log) RunPrepare(ctx context.Context) error {
 				continue
 			}
 		}
-		l.prepare()
+		l.Prepare()
 	}
 }
 
-// prepare makes one pass.
-func (l *Log) prepare() {
+// Prepare makes one pass of RunPrepare.
+func (l *Log) Prepare() {
 	l.ensureSpare()
 	if l.cfg.ZeroAhead {
 		l.zeroAhead()
@@ -56,7 +56,7 @@ func (l *Log) wantPrepare() {
 // ensureSpare makes the next segment when the present one is half full, so that an idle broker holds one segment only.
 func (l *Log) ensureSpare() {
 	segs := *l.segments.Load()
-	if l.appended()-segs[len(segs)-1].base < l.cfg.SegmentSize/2 {
+	if l.Appended()-segs[len(segs)-1].base < l.cfg.SegmentSize/2 {
 		return
 	}
 	if err := l.makeSpare(); err != nil && !errors.Is(err, ErrFull) {
@@ -147,7 +147,7 @@ func (l *Log) zeroAhead() {
 
 // zeroNext says where zeroing goes on. It is the preparer's alone.
 func (l *Log) zeroNext() (s *segment, at, n int64) {
-	end := l.appended()
+	end := l.Appended()
 	if s = l.segmentOf(end); s == nil {
 		return nil, 0, 0
 	}

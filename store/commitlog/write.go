@@ -13,13 +13,13 @@ import (
 // keeps the bytes for the next call and refuses appends until then; any other failure poisons the log, since what is in the file
 // is unknown.
 func (l *Log) Write() error {
-	if l.written.Load() == l.appended() {
+	if l.written.Load() == l.Appended() {
 		return nil
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	if err := l.Poisoned(); err != nil {
-		return fmt.Errorf("%w: %w", ErrPoisoned, err)
+		return err
 	}
 	if l.stuck.Load() {
 		if err := l.put(&l.held); err != nil {
@@ -80,7 +80,8 @@ func (l *Log) hold(b batch) {
 // keepBatch is the largest buffer that is kept for the next batch.
 const keepBatch = 4 << 20
 
-func (l *Log) appended() int64 {
+// Appended is the end of what has been appended; it is written up to End.
+func (l *Log) Appended() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.end
@@ -88,6 +89,7 @@ func (l *Log) appended() int64 {
 
 // fail poisons the log with err and returns it.
 func (l *Log) fail(err error) error {
+	err = fmt.Errorf("%w: %w", ErrPoisoned, err)
 	if l.poison.CompareAndSwap(nil, &err) {
 		l.log.Error("the commit log could not be written: this broker takes no more messages; check the disk, then restart", zap.Error(err))
 	}

@@ -20,7 +20,10 @@ const (
 
 // Flush writes what is pending in every queue. With sync it also makes everything durable that was written so far, directories
 // included. What fails stays pending.
-func (s *Set) Flush(sync bool) error {
+//
+// The files of a deleted topic go only when the record that deletes it is durable: durable is the end of the log that is. If such a
+// queue has to wait, the units that it had are not in its files: complete is false.
+func (s *Set) Flush(sync bool, durable int64) (complete bool, err error) {
 	s.io.Lock()
 	defer s.io.Unlock()
 	s.dirtyMu.Lock()
@@ -31,19 +34,23 @@ func (s *Set) Flush(sync bool) error {
 		s.touched[q] = struct{}{}
 	}
 	keep := max(minKeep, memoryUnits/max(1, len(s.touched)))
-	var err error
+	complete = true
 	for _, q := range dirty {
-		if e := q.flush(keep); e != nil {
+		done, e := q.flush(keep, durable)
+		complete = complete && done
+		if e != nil {
 			err = errors.Join(err, fmt.Errorf("consume queue %s: %w", q.key(), e))
+		}
+		if e != nil || !done {
 			q.mu.Lock()
 			q.markLocked()
 			q.mu.Unlock()
 		}
 	}
-	if !sync || err != nil {
-		return err
+	if sync && err == nil {
+		err = s.sync()
 	}
-	return s.sync()
+	return complete && err == nil, err
 }
 
 // sync makes durable what has been written.
@@ -67,27 +74,36 @@ func (s *Set) sync() error {
 	return nil
 }
 
-// flush brings the files up to what the queue was when it is called, and keeps about keep written units in memory.
-func (q *Queue) flush(keep int) error {
+// flush brings the files up to what the queue was when it is called, and keeps about keep written units in memory. It is not done
+// if the files of a former life must stay for now.
+func (q *Queue) flush(keep int, durable int64) (done bool, err error) {
 	q.mu.Lock()
 	q.dirty = false
 	to, life := q.max.Load(), q.life
+	wait := q.wipe && q.wipeAt > durable
 	q.mu.Unlock()
+	if wait {
+		return false, nil
+	}
 	if err := q.clean(); err != nil {
-		return err
+		return false, err
 	}
 	for {
 		q.mu.Lock()
 		from := q.written
-		if q.life != life || from >= min(to, q.max.Load()) {
+		if q.life != life {
+			q.mu.Unlock()
+			return false, nil
+		}
+		if from >= min(to, q.max.Load()) {
 			q.trimLocked(keep)
 			q.mu.Unlock()
-			return nil
+			return true, nil
 		}
 		b := q.copyLocked(from, min(to, from+flushUnits))
 		q.mu.Unlock()
 		if err := q.writeUnits(from, b); err != nil {
-			return err
+			return false, err
 		}
 		q.mu.Lock()
 		if q.life == life {
@@ -100,7 +116,7 @@ func (q *Queue) flush(keep int) error {
 // clean removes from the files what is no longer the queue's.
 func (q *Queue) clean() error {
 	q.mu.Lock()
-	wipe, from, stale := q.wipe, q.written, q.stale
+	wipe, from, stale, life := q.wipe, q.written, q.stale, q.life
 	q.wipe, q.stale = false, 0
 	q.mu.Unlock()
 	var err error
@@ -111,7 +127,9 @@ func (q *Queue) clean() error {
 	}
 	if err != nil {
 		q.mu.Lock()
-		q.wipe, q.stale = q.wipe || wipe, max(q.stale, stale)
+		if q.life == life {
+			q.wipe, q.stale = wipe, max(q.stale, stale)
+		}
 		q.mu.Unlock()
 	}
 	return err

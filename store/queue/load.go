@@ -164,13 +164,13 @@ func (s *Set) Reset(logMin int64) error {
 		q.mu.Lock()
 		expired := last.Size > 0 && !last.Filler() && last.Phy < logMin
 		if expired && q.odd { // written anew in a file of the right size
-			q.emptyLocked(top - 1)
+			q.emptyLocked(top-1, 0)
 			q.appendLocked(last)
 		}
 		if expired {
 			q.min.Store(top)
 		} else {
-			q.emptyLocked(0)
+			q.emptyLocked(0, 0)
 		}
 		q.mu.Unlock()
 	}

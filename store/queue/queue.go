@@ -93,7 +93,8 @@ type Queue struct {
 	written int64 // units below it are in the files
 	synced  int64 // units below it are durable
 	stale   int64 // files may hold units up to here that are no longer the queue's
-	wipe    bool  // the files are those of a queue that was emptied
+	wipe    bool  // the files are those of a former life
+	wipeAt  int64 // end of the log record that ended it, 0 if none did
 	odd     bool  // a file is not as this set would have made it
 	dirty   bool  // in the set's list of queues to flush
 	life    int   // how often the queue was emptied
@@ -130,14 +131,11 @@ func (q *Queue) Put(offset int64, u Unit) error {
 	return nil
 }
 
-// compare tells whether the unit at an offset is u.
+// compare tells whether the unit at an offset is u. Below Min it is not.
 func (q *Queue) compare(offset int64, u Unit) error {
-	if offset < q.Min() {
-		return nil // expired
-	}
 	old, err := q.At(offset)
-	if err == nil && old != u {
-		err = fmt.Errorf("%w: %d by the record at %d", ErrTaken, offset, old.Phy)
+	if errors.Is(err, ErrRange) || err == nil && old != u {
+		return fmt.Errorf("%w: %d by the record at %d", ErrTaken, offset, old.Phy)
 	}
 	return err
 }
@@ -145,7 +143,7 @@ func (q *Queue) compare(offset int64, u Unit) error {
 // gapLocked makes room up to offset: a queue without messages starts there, any other gets fillers.
 func (q *Queue) gapLocked(offset, top int64) {
 	if q.min.Load() == top {
-		q.emptyLocked(offset)
+		q.emptyLocked(offset, 0)
 		return
 	}
 	for ; top < offset; top++ {
@@ -163,13 +161,14 @@ func (q *Queue) appendLocked(u Unit) {
 	q.max.Store(top + 1)
 }
 
-// emptyLocked makes the queue one without messages that goes on at offset.
-func (q *Queue) emptyLocked(offset int64) {
+// emptyLocked makes the queue one without messages that goes on at offset. logEnd is the end of the record that says so, 0 if none
+// does.
+func (q *Queue) emptyLocked(offset, logEnd int64) {
 	q.freeLocked(len(q.chunks))
 	q.memBase, q.written, q.synced, q.stale = offset, offset, offset, 0
 	q.min.Store(offset)
 	q.max.Store(offset)
-	q.wipe, q.odd = true, false
+	q.wipe, q.wipeAt, q.odd = true, max(q.wipeAt, logEnd), false
 	q.life++
 	q.letGoLocked(q.reader)
 	q.markLocked()
@@ -201,7 +200,7 @@ func (q *Queue) Cut(offset int64) {
 		return
 	}
 	if offset < q.min.Load() || offset <= 0 {
-		q.emptyLocked(max(offset, 0))
+		q.emptyLocked(max(offset, 0), 0)
 		return
 	}
 	if offset <= q.memBase {

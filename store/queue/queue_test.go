@@ -42,6 +42,15 @@ func TestUnitBytes(t *testing.T) {
 	}
 }
 
+// flush writes everything.
+func flush(s *Set, sync bool) error {
+	complete, err := s.Flush(sync, 1<<62)
+	if err == nil && !complete {
+		return errors.New("flush is not complete")
+	}
+	return err
+}
+
 // put adds a unit and expects it to be taken.
 func put(t rapid.TB, q *Queue, offset int64, u Unit) {
 	t.Helper()
@@ -135,10 +144,10 @@ func (m *model) actions(s **Set, reopen func() *Set) map[string]func(*rapid.T) {
 				m.units = m.units[:i]
 			}
 		},
-		"flush":  func(rt *rapid.T) { check(rt, (*s).Flush(rapid.Bool().Draw(rt, "sync"))) },
-		"remove": func(*rapid.T) { (*s).Remove("T"); m.base, m.units = 0, nil },
+		"flush":  func(rt *rapid.T) { check(rt, flush(*s, rapid.Bool().Draw(rt, "sync"))) },
+		"remove": func(*rapid.T) { (*s).Remove("T", 0); m.base, m.units = 0, nil },
 		"reopen": func(rt *rapid.T) {
-			check(rt, (*s).Flush(false))
+			check(rt, flush(*s, false))
 			*s = reopen()
 			if (*s).Odd() {
 				rt.Fatal("odd")
@@ -215,7 +224,7 @@ func TestExpiredQueueKeepsItsOffsets(t *testing.T) {
 		for i := range int64(35) {
 			put(t, s.GetOrCreate("T", 0), i, Unit{Phy: i * 10, Size: 10})
 		}
-		if err := s.Flush(true); err != nil {
+		if err := flush(s, true); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.CorrectMin(1000); err != nil {
@@ -238,7 +247,7 @@ func TestExpiredQueueKeepsItsOffsets(t *testing.T) {
 			if q := s.Get("T", 0); q.Min() != 35 || q.Max() != 35 {
 				t.Fatal(size, q.Min(), q.Max())
 			}
-			if err := s.Flush(true); err != nil {
+			if err := flush(s, true); err != nil {
 				t.Fatal(err)
 			}
 			if size != testFile {
@@ -289,10 +298,10 @@ func TestDeletedTopicIsTheSameQueue(t *testing.T) {
 	for i := range int64(300) {
 		put(t, q, i, Unit{Phy: i, Size: 1})
 	}
-	if err := s.Flush(true); err != nil {
+	if err := flush(s, true); err != nil {
 		t.Fatal(err)
 	}
-	s.Remove("T")
+	s.Remove("T", 0)
 	if s.Topic("T") != nil || s.Get("T", 0) != nil || len(s.All()) != 0 {
 		t.Fatal("still there")
 	}
@@ -300,18 +309,44 @@ func TestDeletedTopicIsTheSameQueue(t *testing.T) {
 		t.Fatal("another queue of the same name")
 	}
 	put(t, q, 0, Unit{Phy: 1000, Size: 1})
-	if err := s.Flush(true); err != nil {
+	if err := flush(s, true); err != nil {
 		t.Fatal(err)
 	}
 	if q := openSet(t, fs).Get("T", 0); q.Max() != 1 {
 		t.Fatal(q.Max())
 	}
-	s.Remove("T")
-	if err := s.Flush(true); err != nil {
+	s.Remove("T", 0)
+	if err := flush(s, true); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fs.Stat("/cq/T"); err == nil {
 		t.Fatal("the folder is left")
+	}
+}
+
+// TestDeletionWaitsForItsRecord keeps the files of a deleted topic while a power loss could still undo the deletion.
+func TestDeletionWaitsForItsRecord(t *testing.T) {
+	fs := vfs.NewMem(clock.Real{})
+	s := openSet(t, fs)
+	q := s.GetOrCreate("T", 0)
+	put(t, q, 0, Unit{Phy: 1, Size: 1})
+	if err := flush(s, true); err != nil {
+		t.Fatal(err)
+	}
+	s.Remove("T", 500)
+	s.GetOrCreate("T", 0)
+	put(t, q, 0, Unit{Phy: 600, Size: 1})
+	if complete, err := s.Flush(true, 499); complete || err != nil {
+		t.Fatal(complete, err)
+	}
+	if u, err := openSet(t, fs).Get("T", 0).At(0); err != nil || u.Phy != 1 {
+		t.Fatal(u, err)
+	}
+	if complete, err := s.Flush(true, 500); !complete || err != nil {
+		t.Fatal(complete, err)
+	}
+	if u, err := openSet(t, fs).Get("T", 0).At(0); err != nil || u.Phy != 600 {
+		t.Fatal(u, err)
 	}
 }
 
@@ -333,7 +368,7 @@ func TestPowerLoss(t *testing.T) {
 					phy++
 				}
 				sync := rng.IntN(3) == 0
-				if err := s.Flush(sync); err != nil {
+				if err := flush(s, sync); err != nil {
 					t.Fatal(err)
 				}
 				if sync {
@@ -388,12 +423,12 @@ func TestFailures(t *testing.T) {
 		for i := range int64(25) {
 			put(t, q, i, Unit{Phy: i + 1, Size: 1})
 			if i%7 == 0 {
-				_ = s.Flush(i%2 == 0)
+				_ = flush(s, i%2 == 0)
 			}
 		}
 		_ = s.CorrectMin(5)
 		fs.Inject(nil)
-		if err := errors.Join(s.CorrectMin(5), s.Flush(true)); err != nil {
+		if err := errors.Join(s.CorrectMin(5), flush(s, true)); err != nil {
 			t.Fatal(err)
 		}
 		s = openSet(t, fs)
@@ -445,7 +480,7 @@ func TestReadsRaceEverything(t *testing.T) {
 				return
 			default:
 			}
-			if err := s.Flush(true); err != nil {
+			if _, err := s.Flush(true, 1<<62); err != nil {
 				t.Error(err)
 			}
 			if err := s.CorrectMin(max(0, q.Max()-30)); err != nil {
@@ -457,7 +492,7 @@ func TestReadsRaceEverything(t *testing.T) {
 		for i := range int64(400) {
 			put(t, q, i, Unit{Phy: life*100_000 + i, Size: 1})
 		}
-		s.Remove("T")
+		s.Remove("T", 0)
 		s.GetOrCreate("T", 0)
 	}
 	close(done)
@@ -485,7 +520,7 @@ func BenchmarkPut(b *testing.B) {
 	for b.Loop() {
 		put(b, q, i, Unit{Phy: i, Size: 1})
 		if i++; i%10000 == 0 {
-			if err := s.Flush(false); err != nil {
+			if err := flush(s, false); err != nil {
 				b.Fatal(err)
 			}
 		}

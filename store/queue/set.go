@@ -199,8 +199,9 @@ func (s *Set) All() []*Queue {
 	return all
 }
 
-// Remove empties a topic's queues and forgets them until one is made again (Q4); the next Flush deletes their files.
-func (s *Set) Remove(topic string) {
+// Remove empties a topic's queues and forgets them until one is made again (Q4); a later Flush deletes their files. logEnd is the end
+// of the record that deletes the topic.
+func (s *Set) Remove(topic string, logEnd int64) {
 	t := s.Topic(topic)
 	if t == nil {
 		return
@@ -212,7 +213,7 @@ func (s *Set) Remove(topic string) {
 		if q != nil && !q.gone {
 			q.gone = true
 			q.mu.Lock()
-			q.emptyLocked(0)
+			q.emptyLocked(0, logEnd)
 			q.mu.Unlock()
 		}
 	}
