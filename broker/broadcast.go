@@ -38,7 +38,7 @@ type broadcastRead struct {
 
 // clone is a key that may be kept: the names of a request die with it.
 func (k broadcastRead) clone() broadcastRead {
-	return broadcastRead{strings.Clone(k.client), offsetKey{strings.Clone(k.group), strings.Clone(k.topic), k.queue}}
+	return broadcastRead{strings.Clone(k.client), k.offsetKey.clone()}
 }
 
 type broadcastPlace struct {

@@ -25,18 +25,36 @@ type offsets struct {
 	b *Broker
 
 	mu      sync.Mutex
-	pending map[offsetKey]int64
+	pending offsetTable
 	waiting []remoting.Ticket
 	resets  int // entries of the reset table, so that most pulls need not look
 	wake    chan struct{}
 
 	pullMu sync.RWMutex
-	pull   map[offsetKey]int64 // where each group reads: memory only, for consume statistics
+	pull   offsetTable // where each group reads: memory only, for consume statistics
 }
 
 type offsetKey struct {
 	group, topic string
 	queue        int32
+}
+
+// clone is a key that may be kept: the names of a request die with it.
+func (k offsetKey) clone() offsetKey {
+	return offsetKey{strings.Clone(k.group), strings.Clone(k.topic), k.queue}
+}
+
+// offsetTable holds an offset by queue.
+type offsetTable map[offsetKey]*int64
+
+// put sets an offset; the names in k are borrowed. A key that is in the map is never assigned again: that would replace the key
+// that the map holds by the borrowed one.
+func (t offsetTable) put(k offsetKey, offset int64) {
+	if old := t[k]; old != nil {
+		*old = offset
+		return
+	}
+	t[k.clone()] = &offset
 }
 
 // commitDelay is how long a commit without a waiting client may lie before it is written.
@@ -46,7 +64,7 @@ const commitDelay = 5 * time.Millisecond
 const maxPullOffsets = 1 << 20
 
 func newOffsets(b *Broker) *offsets {
-	return &offsets{b: b, pending: map[offsetKey]int64{}, wake: make(chan struct{}, 1), pull: map[offsetKey]int64{}}
+	return &offsets{b: b, pending: offsetTable{}, wake: make(chan struct{}, 1), pull: offsetTable{}}
 }
 
 // commit notes that a group has consumed a queue up to offset. The strings are borrowed.
@@ -58,17 +76,9 @@ func (o *offsets) commit(group, topic string, queue int32, offset int64) {
 		return // the client has not seen the reset yet
 	}
 	o.mu.Lock()
-	o.putLocked(group, topic, queue, offset)
+	o.pending.put(offsetKey{group, topic, queue}, offset)
 	o.mu.Unlock()
 	o.signal()
-}
-
-func (o *offsets) putLocked(group, topic string, queue int32, offset int64) {
-	k := offsetKey{group, topic, queue}
-	if _, known := o.pending[k]; !known {
-		k.group, k.topic = strings.Clone(group), strings.Clone(topic)
-	}
-	o.pending[k] = offset
 }
 
 func (o *offsets) signal() {
@@ -112,7 +122,7 @@ func (o *offsets) flush() {
 		o.mu.Unlock()
 		return
 	}
-	o.pending, o.waiting = make(map[offsetKey]int64, len(pending)), nil
+	o.pending, o.waiting = make(offsetTable, len(pending)), nil
 	o.mu.Unlock()
 	var err error
 	body := state.Append(nil)
@@ -120,8 +130,8 @@ func (o *offsets) flush() {
 		if _, reset := o.b.store.State.Reset(k.group, k.topic, k.queue); reset {
 			continue // it was gathered before the reset
 		}
-		if old, ok := o.b.store.State.Offset(k.group, k.topic, k.queue); !ok || old != v {
-			body = state.Append(body, state.OffsetPut(k.group, k.topic, k.queue, v))
+		if old, ok := o.b.store.State.Offset(k.group, k.topic, k.queue); !ok || old != *v {
+			body = state.Append(body, state.OffsetPut(k.group, k.topic, k.queue, *v))
 		}
 		if len(body) > maxOffsetRecord && err == nil {
 			err = o.b.store.ProposeBody(body, nil)
@@ -152,23 +162,18 @@ func (o *offsets) pulled(h *header.PullMessageRequest, next int64, count, bytes 
 	o.b.stats.pulled(h.ConsumerGroup, h.Topic, count, bytes)
 	k := offsetKey{h.ConsumerGroup, h.Topic, h.QueueID}
 	o.pullMu.Lock()
-	if _, known := o.pull[k]; !known {
-		if len(o.pull) >= maxPullOffsets {
-			o.pullMu.Unlock()
-			return
-		}
-		k.group, k.topic = strings.Clone(k.group), strings.Clone(k.topic)
+	defer o.pullMu.Unlock()
+	if o.pull[k] != nil || len(o.pull) < maxPullOffsets {
+		o.pull.put(k, next)
 	}
-	o.pull[k] = next
-	o.pullMu.Unlock()
 }
 
 // pullOffset returns where a group reads a queue, -1 if it has not.
 func (o *offsets) pullOffset(group, topic string, queue int32) int64 {
 	o.pullMu.RLock()
 	defer o.pullMu.RUnlock()
-	if v, ok := o.pull[offsetKey{group, topic, queue}]; ok {
-		return v
+	if v := o.pull[offsetKey{group, topic, queue}]; v != nil {
+		return *v
 	}
 	return -1
 }
@@ -176,7 +181,7 @@ func (o *offsets) pullOffset(group, topic string, queue int32) int64 {
 // forget drops what is known besides the state: where the queues for which gone holds are read, and commits that are not
 // written yet.
 func (o *offsets) forget(gone func(offsetKey) bool) {
-	match := func(k offsetKey, _ int64) bool { return gone(k) }
+	match := func(k offsetKey, _ *int64) bool { return gone(k) }
 	o.mu.Lock()
 	maps.DeleteFunc(o.pending, match)
 	o.mu.Unlock()
@@ -221,7 +226,7 @@ func (b *Broker) handleUpdateOffset(r *remoting.Request, h *header.UpdateConsume
 	}
 	o := b.offsets
 	o.mu.Lock()
-	o.putLocked(h.ConsumerGroup, h.Topic, h.QueueID.V, h.CommitOffset.V)
+	o.pending.put(offsetKey{h.ConsumerGroup, h.Topic, h.QueueID.V}, h.CommitOffset.V)
 	ticket := r.Park()
 	if !r.IsOneway() {
 		o.waiting = append(o.waiting, ticket)

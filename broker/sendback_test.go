@@ -266,46 +266,6 @@ func TestRetryLadder(t *testing.T) {
 	})
 }
 
-// TestOffsetsSurviveARestart: what a consumer has committed and been told so is there again.
-func TestOffsetsSurviveARestart(t *testing.T) {
-	b := startBroker(t, nil)
-	b.client.send("t", 0, "x")
-	b.putGroup("g", func(*body.SubscriptionGroupConfig) {})
-	commit := func(offset int64) {
-		b.client.ok(code.UpdateConsumerOffset, &header.UpdateConsumerOffsetRequest{ConsumerGroup: "g", Topic: "t", QueueID: header.Some[int32](0), CommitOffset: header.Some(offset)}, nil)
-	}
-	query := func() int64 {
-		var resp header.QueryConsumerOffsetResponse
-		if err := b.client.ok(code.QueryConsumerOffset, &header.QueryConsumerOffsetRequest{ConsumerGroup: "g", Topic: "t"}, nil).Decode(&resp); err != nil {
-			t.Fatal(err)
-		}
-		return resp.Offset
-	}
-	for _, offset := range []int64{7, 3} { // backwards is allowed
-		commit(offset)
-		b.restart()
-		if got := query(); got != offset {
-			t.Errorf("committed %d, got %d", offset, got)
-		}
-	}
-	// While a reset is pending, commits of a consumer that has not seen it are swallowed.
-	if err := b.commit(state.ResetPut("g", "t", 0, 1), state.OffsetPut("g", "t", 0, 1)); err != nil {
-		t.Fatal(err)
-	}
-	commit(9)
-	if got := query(); got != 1 {
-		t.Errorf("offset %d while a reset to 1 is pending", got)
-	}
-	if rc, _ := b.client.pull("g", "t", 0, 9); rc != code.PullOffsetMoved {
-		t.Errorf("the pull is answered %s", rc)
-	}
-	b.until("the reset is taken", func() bool { _, pending := b.store.State.Reset("g", "t", 0); return !pending })
-	commit(2)
-	if got := query(); got != 2 {
-		t.Errorf("offset %d after the reset", got)
-	}
-}
-
 func TestRequestsWithoutFields(t *testing.T) {
 	b := startBroker(t, nil)
 	for _, rc := range []code.Request{code.SendMessageV2, code.PullMessage, code.QueryConsumerOffset, code.ViewMessageByID, code.SendReplyMessageV2} {
