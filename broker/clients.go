@@ -49,6 +49,7 @@ type member struct {
 // session is what one connection belongs to.
 type session struct {
 	consumers map[string]int // the weight of the last subscription that it has brought
+	weight    int            // of all of them
 	producers map[string]struct{}
 }
 
@@ -234,35 +235,45 @@ func (c *clients) brought(conn *remoting.Conn, group string, weight int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.sessions[conn]; s != nil {
-		if _, joined := s.consumers[group]; joined {
+		if old, joined := s.consumers[group]; joined {
 			s.consumers[group] = weight
+			s.weight += weight - old
 		}
 	}
 }
 
-// room tells whether a heartbeat keeps its connection within the bounds of one client, the groups of earlier ones included.
+// room tells whether a heartbeat keeps its connection within the bounds of one client, the groups of earlier ones included. It
+// looks at the groups of the heartbeat only: whoever sends many small ones must not be dearer than others.
 func (c *clients) room(conn *remoting.Conn, d *body.HeartbeatData) bool {
-	consumers, producers := map[string]int{}, map[string]struct{}{}
 	c.mu.RLock()
-	if s := c.sessions[conn]; s != nil {
-		maps.Copy(consumers, s.consumers)
-		maps.Copy(producers, s.producers)
+	defer c.mu.RUnlock()
+	s := c.sessions[conn]
+	if s == nil {
+		s = &session{}
 	}
-	c.mu.RUnlock()
+	groups, weights := len(s.consumers)+len(s.producers), s.weight
+	seen := make(map[string]struct{}, len(d.ConsumerDataSet))
 	for i := range d.ConsumerDataSet {
 		g := &d.ConsumerDataSet[i]
-		if _, known := consumers[g.GroupName]; !d.WithoutSub || !known {
-			consumers[g.GroupName] = weight(g.SubscriptionDataSet)
+		old, known := s.consumers[g.GroupName]
+		if !known {
+			groups++
+		}
+		if d.WithoutSub {
+			continue
+		}
+		weights += weight(g.SubscriptionDataSet)
+		if _, twice := seen[g.GroupName]; !twice {
+			weights -= old
+			seen[g.GroupName] = struct{}{}
 		}
 	}
 	for _, p := range d.ProducerDataSet {
-		producers[p.GroupName] = struct{}{}
+		if _, known := s.producers[p.GroupName]; !known {
+			groups++
+		}
 	}
-	total := 0
-	for _, w := range consumers {
-		total += w
-	}
-	return len(consumers)+len(producers) <= maxHeartbeatGroups && total <= maxSubscriptions
+	return groups <= maxHeartbeatGroups && weights <= maxSubscriptions
 }
 
 // tryJoin enters m into the group g, which is nil if it was not online, unless the group has changed since seen.
@@ -390,7 +401,9 @@ func (c *clients) leaveConsumerLocked(conn *remoting.Conn, group string) {
 	if g == nil || g.members[conn] == nil {
 		return
 	}
-	delete(c.sessions[conn].consumers, group)
+	s := c.sessions[conn]
+	s.weight -= s.consumers[group]
+	delete(s.consumers, group)
 	if delete(g.members, conn); len(g.members) == 0 {
 		delete(c.consumers, group)
 	}
