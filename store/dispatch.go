@@ -22,6 +22,7 @@ var noHost = netip.AddrPortFrom(netip.AddrFrom4([4]byte{}), 0)
 
 // dispatcher carries records to the projections. Only the goroutine that advances uses it.
 type dispatcher struct {
+	each   func(at int64, v *message.View) error // Store.dispatch, made once
 	last   *topicEntry
 	topics map[string]*topicEntry
 
@@ -43,7 +44,7 @@ type topicEntry struct {
 // dispatchTo brings every projection up to the log offset to.
 func (s *Store) dispatchTo(to int64) error {
 	from := s.dispatched.Load()
-	end, err := s.Log.Scan(from, to, s.dispatch)
+	end, err := s.Log.Scan(from, to, s.dispatcher.each)
 	if err != nil {
 		return fmt.Errorf("dispatch: %w", err)
 	}

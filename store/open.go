@@ -31,7 +31,7 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Store, er
 	s.live.Store(&live{cfg.SyncFlush, cfg.FlushInterval, cfg.SyncTimeout, cfg.Retention})
 	s.confirm = s.alone
 	s.waiters.limit = int64(cfg.MaxWaiters)
-	s.dispatcher.topics = map[string]*topicEntry{}
+	s.dispatcher.topics, s.dispatcher.each = map[string]*topicEntry{}, s.dispatch
 	for _, dir := range []string{cfg.Root, cfg.CommitLogDir} {
 		if err := makeDir(fsys, dir); err != nil {
 			return nil, err
@@ -222,9 +222,9 @@ func (s *Store) rebuild(plan recoveryPlan, java *javaImport, end int64) (read in
 	s.confirmed.Store(from)
 	report := s.progress("rebuilding queues and index")
 	for at := from; at < end; {
-		next, err := s.Log.Scan(at, min(at+rebuildStep, end), s.dispatch)
+		next, err := s.Log.Scan(at, min(at+rebuildStep, end), s.dispatcher.each)
 		if err == nil && next == at {
-			next, err = s.Log.Scan(at, end, s.dispatch) // a record larger than a step
+			next, err = s.Log.Scan(at, end, s.dispatcher.each) // a record larger than a step
 		}
 		if err != nil {
 			return 0, err

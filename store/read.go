@@ -62,6 +62,7 @@ type Plan struct {
 	bytes  int
 	cold   []byte // the messages, if they had to be read from disk
 	buf    []byte // for filters that look at records
+	view   message.View
 }
 
 type logRange struct {
@@ -103,11 +104,13 @@ func (s *Store) collect(p *Plan, q *queue.Queue, lim Limits, f Filter, hot bool)
 	removed := false
 	p.Status = NoMatchedMessage
 	for p.Next < p.Max {
-		read := q.Read
+		var n int
+		var err error
 		if hot {
-			read = q.ReadCached
+			n, err = q.ReadCached(p.Next, units[:])
+		} else {
+			n, err = q.Read(p.Next, units[:])
 		}
-		n, err := read(p.Next, units[:])
 		if errors.Is(err, vfs.ErrWouldBlock) {
 			return s.stop(p, removed, hot)
 		}
@@ -169,14 +172,13 @@ func (s *Store) take(p *Plan, u queue.Unit, lim Limits, f Filter, hot bool) (ful
 		if hot && !s.Log.Hot(u.Phy) {
 			return false, true, ErrCold
 		}
-		var v message.View
-		if p.buf, err = s.Log.Record(u.Phy, p.buf, &v); err != nil {
+		if p.buf, err = s.Log.Record(u.Phy, p.buf, &p.view); err != nil {
 			if u.Phy < s.Log.Min() {
 				return false, false, nil
 			}
 			return false, false, err
 		}
-		if !f.Props(v.Properties()) {
+		if !f.Props(p.view.Properties()) {
 			p.LastPhy = u.Phy
 			return false, true, nil
 		}

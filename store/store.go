@@ -302,8 +302,7 @@ func (s *Store) advanceOnce() {
 	if to := s.confirm(s.Log.End(), s.Log.Flushed()); to > s.dispatched.Load() && s.broken.Load() == nil {
 		s.confirmed.Store(to)
 		if err := s.dispatchTo(to); err != nil {
-			s.broken.Store(&err)
-			s.log.Error("the log cannot be read where it was written: this broker takes no more messages", zap.Error(err))
+			s.fail(err)
 		}
 	}
 	// Also without a move: a waiter may have been queued after its record was dispatched by somebody else.
@@ -312,6 +311,12 @@ func (s *Store) advanceOnce() {
 		s.waiters.complete(err, func(*waiting) bool { return true })
 	}
 	s.batchEnd()
+}
+
+// fail refuses everything from now on.
+func (s *Store) fail(err error) {
+	s.broken.Store(&err)
+	s.log.Error("the log cannot be read where it was written: this broker takes no more messages", zap.Error(err))
 }
 
 // Run does the store's background work until ctx ends.

@@ -42,6 +42,7 @@ import (
 
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/vfs"
+	"github.com/castor-mq/castor/message"
 )
 
 // Errors of appends and reads.
@@ -106,6 +107,8 @@ type Log struct {
 	wantPrep  chan struct{}
 	wantFlush chan struct{}
 
+	views sync.Pool // *message.View, of scans
+
 	list    sync.Mutex // changes of segments
 	spare   *segment   // the next segment, ready; nil if it has to be made
 	deleted []deleted  // oldest first
@@ -129,6 +132,7 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Log, erro
 		cfg.HotBytes = 1 << 30
 	}
 	l := &Log{cfg: cfg, fs: fsys, clk: clk, log: log, wantPrep: make(chan struct{}, 1), wantFlush: make(chan struct{}, 1)}
+	l.views.New = func() any { return new(message.View) }
 	if err := fsys.MkdirAll(cfg.Dir); err != nil {
 		return nil, err
 	}

@@ -95,12 +95,11 @@ func (l *Log) Record(offset int64, buf []byte, v *message.View) ([]byte, error) 
 		return buf, fmt.Errorf("%w: %d", ErrRange, offset)
 	}
 	left = min(left, s.base+l.cfg.SegmentSize-offset)
-	var head [4]byte
-	h, err := l.AppendRange(head[:0], offset, 4)
-	if err != nil {
+	var err error
+	if buf, err = l.AppendRange(buf[:0], offset, 4); err != nil {
 		return buf, err
 	}
-	size := int64(int32(binary.BigEndian.Uint32(h)))
+	size := int64(int32(binary.BigEndian.Uint32(buf)))
 	if size < message.FixedSize || size > left {
 		return buf, fmt.Errorf("%w: no record starts at %d", ErrRange, offset)
 	}
@@ -123,6 +122,8 @@ const scanChunk = 4 << 20
 // whole inside the range. The view dies when f returns. A record that does not parse ends the scan with an error.
 func (l *Log) Scan(from, to int64, f func(offset int64, v *message.View) error) (int64, error) {
 	var buf []byte
+	v := l.views.Get().(*message.View)
+	defer l.views.Put(v)
 	for from < to {
 		s := l.segmentOf(from)
 		if s == nil {
@@ -134,13 +135,13 @@ func (l *Log) Scan(from, to int64, f func(offset int64, v *message.View) error) 
 		var next int64
 		var err error
 		if l.Hot(from) && s.pin() {
-			next, err = scanBytes(s.b[at:at+n], from, segmentEnd, f)
+			next, err = scanBytes(s.b[at:at+n], from, segmentEnd, v, f)
 			s.unpin()
 		} else {
 			if buf == nil {
 				buf = make([]byte, min(scanChunk, to-from))
 			}
-			next, buf, err = scanFile(s, at, n, segmentEnd, buf, f)
+			next, buf, err = scanFile(s, at, n, segmentEnd, buf, v, f)
 		}
 		if err != nil {
 			return next, err
@@ -154,14 +155,14 @@ func (l *Log) Scan(from, to int64, f func(offset int64, v *message.View) error) 
 }
 
 // scanFile scans one chunk that is read from the file.
-func scanFile(s *segment, at, n, segmentEnd int64, buf []byte, f func(offset int64, v *message.View) error) (int64, []byte, error) {
+func scanFile(s *segment, at, n, segmentEnd int64, buf []byte, v *message.View, f func(offset int64, v *message.View) error) (int64, []byte, error) {
 	from := s.base + at
 	for {
 		m := min(n, int64(len(buf)))
 		if got, err := s.file.ReadAt(buf[:m], at); int64(got) < m {
 			return from, buf, fmt.Errorf("read %s at %d: %w", s.path, from, err)
 		}
-		next, err := scanBytes(buf[:m], from, segmentEnd, f)
+		next, err := scanBytes(buf[:m], from, segmentEnd, v, f)
 		if next > from || err != nil || m == n {
 			return next, buf, err
 		}
@@ -181,8 +182,7 @@ const maxRecord = 256 << 20
 
 // scanBytes walks the records in b, which starts at log offset from and ends at segmentEnd or before it. It returns the offset
 // behind the last whole one. A blank record goes to segmentEnd, whatever number it holds.
-func scanBytes(b []byte, from, segmentEnd int64, f func(offset int64, v *message.View) error) (int64, error) {
-	var v message.View
+func scanBytes(b []byte, from, segmentEnd int64, v *message.View, f func(offset int64, v *message.View) error) (int64, error) {
 	for len(b) > 0 {
 		if message.IsBlank(b) {
 			return segmentEnd, nil
@@ -194,7 +194,7 @@ func scanBytes(b []byte, from, segmentEnd int64, f func(offset int64, v *message
 		default:
 			return from, fmt.Errorf("record at %d: %w", from, err)
 		}
-		if err := f(from, &v); err != nil {
+		if err := f(from, v); err != nil {
 			return from, err
 		}
 		from += int64(v.Size())
