@@ -274,3 +274,30 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// TestColdPullGrowsOnce reads records that do not lie side by side from disk: the copy is made in one piece, however many there are.
+func TestColdPullGrowsOnce(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	cfg := testConfig(t.TempDir(), false)
+	cfg.SegmentSize = 16 << 20
+	s := openStore(t, cfg, vfs.OS{})
+	const count = 1000
+	for i := range count {
+		s.put("T", 0, "", 1000+i%2)
+		s.put("Other", 0, "", 10)
+	}
+	s.stop()
+	s = openStore(t, cfg, vfs.OS{}) // nothing that was there before counts as hot
+	defer s.stop()
+	q := s.Queues.Get("T", 0)
+	if n := testing.AllocsPerRun(5, func() {
+		var p Plan
+		if err := s.Read(&p, q, 0, Limits{Count: count, Bytes: 4 << 20, ScanUnits: count}, Filter{}, true); err != nil || p.Count != count {
+			t.Fatal(p.Count, err)
+		}
+	}); n > count/2 {
+		t.Errorf("%v allocations for one pull of %d records", n, count)
+	}
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message"
@@ -210,6 +211,7 @@ func (s *Store) finish(p *Plan, removed, hot bool) error {
 	if hot {
 		read = s.Log.AppendCached
 	}
+	p.cold = slices.Grow(p.cold, p.bytes) // once, however many ranges there are
 	for _, r := range p.ranges {
 		var err error
 		if p.cold, err = read(p.cold, r.phy, r.n); errors.Is(err, vfs.ErrWouldBlock) {

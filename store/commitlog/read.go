@@ -3,6 +3,7 @@ package commitlog
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/castor-mq/castor/message"
@@ -55,7 +56,7 @@ func (l *Log) AppendRange(dst []byte, offset int64, n int) ([]byte, error) {
 		return dst, nil
 	}
 	start := len(dst)
-	dst = grow(dst, n)
+	dst = slices.Grow(dst, n)[:start+n]
 	if m, err := s.file.ReadAt(dst[start:], at); m < n {
 		return dst[:start], fmt.Errorf("read %d bytes at %d of %s: %w", n, offset, s.path, err)
 	}
@@ -72,18 +73,11 @@ func (l *Log) AppendCached(dst []byte, offset int64, n int) ([]byte, error) {
 		return dst, err
 	}
 	start := len(dst)
-	dst = grow(dst, n)
+	dst = slices.Grow(dst, n)[:start+n]
 	if _, err := s.file.ReadCached(dst[start:], offset-s.base); err != nil {
 		return dst[:start], err
 	}
 	return dst, nil
-}
-
-func grow(dst []byte, n int) []byte {
-	if cap(dst)-len(dst) < n {
-		dst = append(make([]byte, 0, len(dst)+n), dst...)
-	}
-	return dst[:len(dst)+n]
 }
 
 // Record reads the record at offset, of any size, into buf and points v at it. An offset at which no record starts is an error:
