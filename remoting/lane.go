@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/castor-mq/castor/internal/lifecycle"
 	"github.com/castor-mq/castor/remoting/code"
@@ -17,6 +18,9 @@ const laneBytes = 128 << 20
 
 // Lane runs requests that may block: a bounded number at a time, a bounded number waiting, each for a bounded time. It is what
 // Java's executors per processor are, with the same refusals (NettyRemotingAbstract, BrokerFastFailure).
+//
+// Connections take turns, and when the lane is full the one that has most in it loses its last request: who sends a thousand requests
+// at once waits for them himself.
 type Lane struct {
 	name     string
 	workers  int
@@ -25,8 +29,16 @@ type Lane struct {
 	ready    chan struct{} // holds one token per waiting request, so that workers can wait for it and for the end
 
 	mu    sync.Mutex
-	queue []laneTask // in the order of arrival
-	bytes int        // of the frames in queue
+	lines map[*Conn]*laneLine // of the connections that wait
+	turns []*laneLine         // whose turn is next; a line that has become empty meanwhile is passed over
+	count int                 // of waiting requests
+	bytes int                 // that they hold
+}
+
+// laneLine holds the waiting requests of one connection in the order of arrival.
+type laneLine struct {
+	tasks []laneTask
+	bytes int
 }
 
 type laneTask struct {
@@ -36,10 +48,13 @@ type laneTask struct {
 	since time.Time
 }
 
+// size is what the task holds in bytes, more or less: a header of tiny fields takes more than its frame.
+func (t *laneTask) size() int { return len(t.r.frame) + cap(t.r.ext)*int(unsafe.Sizeof(extField{})) }
+
 // NewLane returns a lane of workers goroutines; Run starts them. A request that has waited longer than maxWait is refused; 0
 // means no limit.
 func NewLane(name string, workers, capacity int, maxWait time.Duration) *Lane {
-	l := &Lane{name: name, workers: workers, capacity: capacity, ready: make(chan struct{}, capacity)}
+	l := &Lane{name: name, workers: workers, capacity: capacity, ready: make(chan struct{}, capacity), lines: map[*Conn]*laneLine{}}
 	l.SetMaxWait(maxWait)
 	return l
 }
@@ -59,17 +74,17 @@ func (l *Lane) Run(g *lifecycle.Group) {
 func (l *Lane) Depth() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queue)
+	return l.count
 }
 
 // HeadWait is how long the oldest request has waited.
-func (l *Lane) HeadWait() time.Duration {
+func (l *Lane) HeadWait() (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) == 0 {
-		return 0
+	for _, line := range l.lines {
+		wait = max(wait, time.Since(line.tasks[0].since))
 	}
-	return time.Since(l.queue[0].since)
+	return wait
 }
 
 // Capacity is how many may wait.
@@ -82,40 +97,108 @@ func (l *Lane) submit(rt *Router, route *Route, r *Request) {
 		panic("remoting: a frame that was parsed does not parse") // the parser depends on the frame alone
 	}
 	own.Code = r.Code
-	if !l.push(laneTask{rt, route, own, time.Now()}) {
-		r.Reply(code.SystemBusy, "[OVERLOAD]system busy, start flow control for a while", nil, nil)
+	dropped, ok := l.push(laneTask{rt, route, own, time.Now()})
+	if !ok {
+		r.Reply(code.SystemBusy, overload, nil, nil)
 		return
 	}
 	r.state = parked
+	if dropped != nil {
+		dropped.Reply(code.SystemBusy, overload, nil, nil)
+		dropped.Conn.Flush()
+	}
 }
 
-func (l *Lane) push(t laneTask) bool {
+const overload = "[OVERLOAD]system busy, start flow control for a while"
+
+// push queues a task. If the lane is full it takes the place of the last one of the connection that has most in the lane, which is
+// returned, or is not taken, if that connection is its own.
+func (l *Lane) push(t laneTask) (dropped *Request, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) >= l.capacity || l.bytes+len(t.r.frame) > laneBytes {
-		return false
+	own, size := l.lines[t.r.Conn], t.size()
+	held := size
+	if own != nil {
+		held += own.bytes
+	}
+	if l.count >= l.capacity || l.bytes+size > laneBytes {
+		var most *laneLine
+		for _, line := range l.lines {
+			if most == nil || line.bytes > most.bytes {
+				most = line
+			}
+		}
+		if most == nil || most == own || most.bytes <= held {
+			return nil, false
+		}
+		dropped = l.takeLocked(most, len(most.tasks)-1).r
 	}
 	select {
 	case l.ready <- struct{}{}:
 	default: // tokens of requests that were refused
 	}
-	l.queue = append(l.queue, t)
-	l.bytes += len(t.r.frame)
-	return true
+	if own == nil {
+		own = &laneLine{}
+		l.lines[t.r.Conn] = own
+		l.turns = append(l.turns, own)
+	}
+	own.tasks = append(own.tasks, t)
+	own.bytes += size
+	l.count++
+	l.bytes += size
+	return dropped, true
 }
 
-// pop takes the oldest request, if there is one that has waited for at least age.
-func (l *Lane) pop(age time.Duration) (t laneTask, ok bool) {
+// takeLocked takes the i-th task of a line, the first or the last.
+func (l *Lane) takeLocked(line *laneLine, i int) laneTask {
+	t := line.tasks[i]
+	line.tasks[i] = laneTask{}
+	if i == 0 {
+		line.tasks = line.tasks[1:]
+	} else {
+		line.tasks = line.tasks[:i]
+	}
+	size := t.size()
+	line.bytes -= size
+	l.count--
+	l.bytes -= size
+	if len(line.tasks) == 0 {
+		delete(l.lines, t.r.Conn)
+	}
+	return t
+}
+
+// pop takes the oldest request of the connection whose turn it is.
+func (l *Lane) pop() (t laneTask, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) == 0 || age > 0 && time.Since(l.queue[0].since) < age {
-		return laneTask{}, false
+	for len(l.turns) > 0 {
+		line := l.turns[0]
+		l.turns[0] = nil
+		l.turns = l.turns[1:]
+		if len(line.tasks) == 0 {
+			continue
+		}
+		t = l.takeLocked(line, 0)
+		if len(line.tasks) > 0 {
+			l.turns = append(l.turns, line)
+		}
+		return t, true
 	}
-	t = l.queue[0]
-	l.queue[0] = laneTask{}
-	l.queue = l.queue[1:]
-	l.bytes -= len(t.r.frame)
-	return t, true
+	return laneTask{}, false
+}
+
+// overdue takes the requests that have waited for at least age.
+func (l *Lane) overdue(age time.Duration) (all []laneTask) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		for len(line.tasks) > 0 && time.Since(line.tasks[0].since) >= age {
+			all = append(all, l.takeLocked(line, 0))
+		}
+	}
+	l.turns = slices.DeleteFunc(l.turns, func(line *laneLine) bool { return len(line.tasks) == 0 })
+	return all
 }
 
 func (l *Lane) work(ctx context.Context) error {
@@ -125,7 +208,7 @@ func (l *Lane) work(ctx context.Context) error {
 			return nil
 		case <-l.ready:
 		}
-		if t, ok := l.pop(0); ok {
+		if t, ok := l.pop(); ok {
 			l.serve(t)
 		}
 	}
@@ -160,7 +243,7 @@ func (l *Lane) refuseOverdue(ctx context.Context) error {
 		}
 		pause := 500 * time.Millisecond // until somebody sets a limit
 		if limit := time.Duration(l.maxWait.Load()); limit > 0 {
-			for t, ok := l.pop(limit); ok; t, ok = l.pop(limit) {
+			for _, t := range l.overdue(limit) {
 				l.refuse(t)
 			}
 			pause = min(pause, max(limit/10, 10*time.Millisecond))

@@ -75,6 +75,46 @@ func TestLaneBoundsBytes(t *testing.T) {
 	}
 }
 
+// TestLaneIsFair: a connection with many requests delays itself, not the others, and gives way when the lane is full.
+func TestLaneIsFair(t *testing.T) {
+	l := NewLane("test", 1, 10, 0)
+	served := make(chan string, 20)
+	serve := func(r *Request) error {
+		served <- string(r.Body)
+		return r.OK(nil, nil)
+	}
+	greedy, greedyOut := laneConn(l, serve)
+	modest, modestOut := laneConn(l, serve)
+	for i := range int32(10) {
+		ask(t, greedy, i, "greedy")
+	}
+	ask(t, modest, 1, "modest")
+	ask(t, modest, 2, "modest")
+	for i, r := range greedyOut.await(t, 2) {
+		if r.Opaque != 9-int32(i) || !strings.HasPrefix(string(r.Remark), "[OVERLOAD]") {
+			t.Errorf("%d: %d %s", r.Opaque, r.Code, r.Remark)
+		}
+	}
+	g := lifecycle.New(context.Background())
+	l.Run(g)
+	greedyOut.await(t, 10)
+	modestOut.await(t, 2)
+	if err := g.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	close(served)
+	var order []string
+	for s := range served {
+		order = append(order, s[:1])
+	}
+	if got := strings.Join(order, ""); got != "gmgmgggggg" {
+		t.Errorf("served in the order %s", got)
+	}
+	if len(l.lines) != 0 || l.bytes != 0 || l.count != 0 {
+		t.Errorf("left behind: %d lines, %d bytes, %d requests", len(l.lines), l.bytes, l.count)
+	}
+}
+
 // TestOverdueRequestsAreRefusedInTime: also while every worker is blocked.
 func TestOverdueRequestsAreRefusedInTime(t *testing.T) {
 	l := NewLane("test", 1, 10, 50*time.Millisecond)

@@ -18,8 +18,10 @@ const (
 	// read into a buffer that all connections share.
 	pollBuffer = 4 << 10
 	readChunk  = 128 << 10
-	// maxReads bounds how long one connection keeps its poller from the others.
-	maxReads = 8
+	// maxReads bounds how long one connection keeps its poller from the others. After a chunk that has taken more than slowChunk ms
+	// it is their turn at once: its requests are dear ones, or refused ones that cost their sender less than the server.
+	maxReads  = 8
+	slowChunk = 1
 )
 
 // netpoll's pollers run the handlers themselves: nothing on that path blocks, so a request costs no change of goroutine. Half
@@ -170,6 +172,9 @@ func (p *polled) onRequest(c *Conn) error {
 			return err
 		}
 		if n < len(buf) && !c.incomplete() {
+			return nil
+		}
+		if time.Now().UnixMilli()-c.active.Load() > slowChunk {
 			return nil
 		}
 		n, more = 0, true
