@@ -1,6 +1,6 @@
 # Castor's commands. Each target is one line; the work is done by Go and by the scripts it calls.
 BIN   := bin
-LINKS := mqnamesrv mqbroker mqcontroller
+LINKS := mqnamesrv mqbroker mqcontroller mqadmin
 PKGS  := ./...
 
 build: ## build bin/castor and the names it is also known by

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/castor-mq/castor/internal/admin"
 	"github.com/castor-mq/castor/internal/bench"
 )
 
@@ -29,6 +30,10 @@ func table() []command {
 		{"namesrv", "mqnamesrv", "run a name server", runNamesrv},
 		{"broker", "mqbroker", "run a broker", runBroker},
 		{"controller", "mqcontroller", "run a controller, which elects masters", runController},
+		{"admin", "mqadmin", "administer brokers and name servers", func(ctx context.Context, args []string) error {
+			os.Exit(admin.Main(ctx, args, os.Stdout, os.Stderr))
+			return nil
+		}},
 		{"dev", "", "run a whole cluster in this process and watch a message travel", runDev},
 		{"doctor", "", "check a store or a running broker and say what is wrong", runDoctor},
 		{"store", "", "export a store's metadata for a Java broker", runStore},
