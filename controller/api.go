@@ -71,6 +71,16 @@ func checkName(field, name string) error {
 	return nil
 }
 
+// checkLengths keeps long names out of the log. What is too short is refused by the quorum, in Java's words.
+func checkLengths(names ...string) error {
+	for _, name := range names {
+		if len(name) > maxName {
+			return code.New(code.InvalidParameter, "a name or an address of %d bytes, at most %d are allowed", len(name), maxName)
+		}
+	}
+	return nil
+}
+
 // call is a request that waits for the quorum.
 type call struct {
 	remoting.Ticket
@@ -169,6 +179,9 @@ func (s *Server) living(name string) []int64 {
 }
 
 func (s *Server) alterSyncStateSet(r *remoting.Request, h *header.AlterSyncStateSetRequest) error {
+	if err := checkLengths(h.BrokerName); err != nil {
+		return err
+	}
 	var want body.SyncStateSet
 	if err := fastjson.Unmarshal(r.Body, &want); err != nil {
 		return code.New(code.InvalidParameter, "set: %v", err)
@@ -189,6 +202,9 @@ func (s *Server) alterSyncStateSet(r *remoting.Request, h *header.AlterSyncState
 
 // electMaster serves a broker that asks who is master and would be it, and an operator who names one.
 func (s *Server) electMaster(r *remoting.Request, h *header.ElectMasterRequest) error {
+	if err := checkLengths(h.ClusterName, h.BrokerName); err != nil {
+		return err
+	}
 	b := Broker{h.BrokerName, h.BrokerID}
 	g := s.groupOf(h.BrokerName)
 	e := &Elect{Name: h.BrokerName}
@@ -233,7 +249,7 @@ func (s *Server) electMaster(r *remoting.Request, h *header.ElectMasterRequest) 
 }
 
 func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToControllerRequest) error {
-	if err := checkName("brokerAddress", h.BrokerAddress); err != nil {
+	if err := errors.Join(checkLengths(h.ClusterName, h.BrokerName), checkName("brokerAddress", h.BrokerAddress)); err != nil {
 		return err
 	}
 	inherits, _ := r.Ext(fieldInherits)
@@ -276,14 +292,17 @@ func (s *Server) replicaInfo(r *remoting.Request, h *header.GetReplicaInfoReques
 
 // metadata is answered by every controller, without the quorum.
 func (s *Server) metadata(r *remoting.Request) error {
-	st := s.node.status.Load()
+	return r.OK(s.node.status.Load().metadata(s.group), nil)
+}
+
+func (st *Status) metadata(group string) *header.GetMetaDataResponse {
 	var peers strings.Builder
 	for _, m := range st.Members {
 		fmt.Fprintf(&peers, "%s:%s;", m.ID, m.Addr)
 	}
-	return r.OK(&header.GetMetaDataResponse{
-		Group: s.group, ControllerLeaderID: st.Leader.ID, ControllerLeaderAddress: st.Leader.Addr, IsLeader: st.Leading, Peers: peers.String(),
-	}, nil)
+	return &header.GetMetaDataResponse{
+		Group: group, ControllerLeaderID: st.Leader.ID, ControllerLeaderAddress: st.Leader.Addr, IsLeader: st.Leading, Peers: peers.String(),
+	}
 }
 
 func (s *Server) syncStateData(r *remoting.Request) error {
@@ -359,6 +378,9 @@ func (s *Server) applyBrokerID(r *remoting.Request, h *header.ApplyBrokerIdReque
 }
 
 func (s *Server) cleanBrokerData(r *remoting.Request, h *header.CleanControllerBrokerDataRequest) error {
+	if err := checkLengths(h.ClusterName, h.BrokerName); err != nil {
+		return err
+	}
 	c := &Clean{Cluster: h.ClusterName, Name: h.BrokerName, Living: h.IsCleanLivingBroker, Alive: s.living(h.BrokerName)}
 	if text := strings.TrimSpace(h.BrokerControllerIdsToClean); text != "" {
 		for _, word := range strings.SplitN(text, ";", maxReplicas+1) {
@@ -466,7 +488,7 @@ func (s *Server) fromController(r *remoting.Request) error {
 		return r.OK(nil, s.node.greet(e.From).encode())
 	case whatRaft:
 		var msgs []*pb.Message
-		if msgs, err = parseMessages(e.Content); err == nil {
+		if msgs, err = e.messages(); err == nil {
 			s.node.step(msgs)
 		}
 	case whatReport:

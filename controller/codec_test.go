@@ -129,8 +129,8 @@ func FuzzRestore(f *testing.F) {
 }
 
 func FuzzEnvelope(f *testing.F) {
-	index := uint64(5)
-	msg, err := proto.Marshal(&pb.Message{Type: pb.MsgApp.Enum(), Index: &index, Entries: []*pb.Entry{{Index: &index, Data: []byte("x")}}})
+	index, from, to := uint64(5), uint64(1), uint64(2)
+	msg, err := proto.Marshal(&pb.Message{Type: pb.MsgApp.Enum(), From: &from, To: &to, Index: &index, Entries: []*pb.Entry{{Index: &index, Data: []byte("x")}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func FuzzEnvelope(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		msgs, err := parseMessages(e.Content)
+		msgs, err := e.messages()
 		if err == nil && len(msgs) > len(content)/4 {
 			t.Fatalf("%d messages in %d bytes", len(msgs), len(content))
 		}

@@ -35,7 +35,7 @@ const (
 	// forgetAfter is when a broker that is dead is dropped from the table.
 	forgetAfter = time.Hour
 	// outlookPeriod is how long another controller must see more than this one before it is the better leader.
-	outlookPeriod = 3 * time.Second
+	outlookPeriod = 2 * time.Second
 )
 
 // vital is what is known of one broker.

@@ -149,6 +149,7 @@ func (m *machine) check(t *rapid.T, res Result) {
 }
 
 func TestInvariants(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{s: NewState(), twin: NewState(), before: map[string]*Group{}, masters: map[office]int64{}}
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {

@@ -73,6 +73,8 @@ type Status struct {
 	Term            uint64
 	Commit, Applied uint64
 	Members         []Member // in the order of their ids
+
+	handing bool // leadership is being handed over
 }
 
 // node is one member of the quorum: one goroutine around raft.RawNode. All of its methods but run may be called from anywhere.
@@ -148,11 +150,15 @@ func (n *node) run(ctx context.Context) error {
 	tick := n.Clock.NewTicker(n.Tick)
 	defer tick.Stop()
 	defer n.failAll(errNotLeader)
+	if err := n.settle(); err != nil {
+		return err
+	}
+	if v := n.conf.GetVoters(); len(v) == 1 && v[0] == n.id {
+		_ = n.rn.Campaign() // there is nobody to wait for; if it fails the clock will see to it
+	}
 	for {
-		for n.rn.HasReady() {
-			if err := n.ready(); err != nil {
-				return err
-			}
+		if err := n.settle(); err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -167,6 +173,16 @@ func (n *node) run(ctx context.Context) error {
 		}
 		n.askReadIndex()
 	}
+}
+
+// settle does all that raft asks for.
+func (n *node) settle() error {
+	for n.rn.HasReady() {
+		if err := n.ready(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (n *node) raftConfig() *raft.Config {
@@ -285,27 +301,38 @@ func (n *node) transfer(to uint64) {
 	})
 }
 
-// handOff makes the most advanced other voter the leader, and returns when it is or when ctx ends.
+// handOff makes the most advanced other voter the leader, and returns when it is, when there is nobody, or when ctx ends.
 func (n *node) handOff(ctx context.Context) {
-	n.post(func() {
-		best, match := uint64(0), uint64(0)
-		n.rn.WithProgress(func(id uint64, typ raft.ProgressType, p tracker.Progress) {
-			if id != n.id && typ == raft.ProgressTypePeer && p.RecentActive && p.Match > match {
-				best, match = id, p.Match
-			}
-		})
-		if n.leading && best != 0 {
-			n.rn.TransferLeader(best)
-		}
-	})
+	begun := make(chan struct{})
+	if !n.post(func() { n.abdicate(); n.publish(); close(begun) }) {
+		return
+	}
+	select {
+	case <-begun:
+	case <-ctx.Done():
+		return
+	}
 	tick := n.Clock.NewTicker(n.Tick / 5)
 	defer tick.Stop()
-	for n.status.Load().Leading && len(n.status.Load().Members) > 1 {
+	for st := n.status.Load(); st.Leading && st.handing; st = n.status.Load() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// abdicate begins to hand leadership over, if there is somebody.
+func (n *node) abdicate() {
+	best, match := uint64(0), uint64(0)
+	n.rn.WithProgress(func(id uint64, typ raft.ProgressType, p tracker.Progress) {
+		if id != n.id && typ == raft.ProgressTypePeer && p.RecentActive && p.Match > match {
+			best, match = id, p.Match
+		}
+	})
+	if n.leading && best != 0 {
+		n.rn.TransferLeader(best)
 	}
 }
 
@@ -490,7 +517,7 @@ func (n *node) publish() {
 	basic := n.rn.BasicStatus()
 	s := &Status{
 		Role: basic.RaftState, Leading: basic.RaftState == raft.StateLeader, Term: basic.GetTerm(), Commit: basic.GetCommit(),
-		Applied: n.applied, Members: n.members(),
+		Applied: n.applied, Members: n.members(), handing: basic.LeadTransferee != raft.None,
 	}
 	if basic.Lead != raft.None {
 		s.Leader = n.member(basic.Lead)

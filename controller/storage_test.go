@@ -128,6 +128,7 @@ func TestStorageTakesSnapshotOfLeader(t *testing.T) {
 }
 
 func TestStorageInUse(t *testing.T) {
+	t.Parallel()
 	s := open(t, t.TempDir())
 	if _, err := openStorage(filepath.Dir(s.path)); !errors.Is(err, ErrInUse) {
 		t.Errorf("got %v, want ErrInUse", err)

@@ -75,10 +75,16 @@ func parseEnvelope(data []byte) (e envelope, err error) {
 	return e, nil
 }
 
-// parseMessages reads the content of a whatRaft envelope. The messages own their bytes.
-func parseMessages(b []byte) ([]*pb.Message, error) {
+// raftTypes are the messages that members send each other. The others are words of raft to itself, or requests that are never
+// passed on here.
+var raftTypes = []pb.MessageType{
+	pb.MsgApp, pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgSnap, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgTimeoutNow, pb.MsgPreVote, pb.MsgPreVoteResp,
+}
+
+// messages reads the content of a whatRaft envelope. The messages own their bytes.
+func (e *envelope) messages() ([]*pb.Message, error) {
 	var out []*pb.Message
-	for len(b) > 0 {
+	for b := e.Content; len(b) > 0; {
 		if len(b) < 4 || uint64(binary.BigEndian.Uint32(b)) > uint64(len(b)-4) {
 			return nil, fmt.Errorf("%w: raft message of impossible length", errStranger)
 		}
@@ -86,6 +92,9 @@ func parseMessages(b []byte) ([]*pb.Message, error) {
 		m := new(pb.Message)
 		if err := proto.Unmarshal(b[4:end], m); err != nil {
 			return nil, fmt.Errorf("%w: raft message: %w", errStranger, err)
+		}
+		if !slices.Contains(raftTypes, m.GetType()) || m.GetFrom() != e.From || m.GetTo() != e.To {
+			return nil, fmt.Errorf("%w: raft message %v from %d to %d", errStranger, m.GetType(), m.GetFrom(), m.GetTo())
 		}
 		out, b = append(out, m), b[end:]
 	}
