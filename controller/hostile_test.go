@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,9 +50,13 @@ func TestHostileRequests(t *testing.T) {
 		code.ControllerGetNextBrokerID, code.ControllerApplyBrokerID, code.CleanBrokerData, code.BrokerHeartbeat, code.UpdateControllerConfig,
 		1014, 1018, code.SendMessage, -1,
 	}
+	reads := []code.Request{code.ControllerAlterSyncStateSet, code.ControllerGetSyncStateData, code.UpdateControllerConfig}
 	for _, rc := range codes {
 		for i, h := range headers {
 			for k, data := range bodies {
+				if k > 0 && !slices.Contains(reads, rc) {
+					continue // no body is read
+				}
 				r := f.call(rc, h, data)
 				if r.Err() != nil && len(r.Remark) == 0 || len(r.Remark) > 1000 {
 					t.Errorf("%s, header %d, body %d: code %d and a remark of %d bytes", rc, i, k, r.Code, len(r.Remark))
