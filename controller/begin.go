@@ -61,7 +61,7 @@ func (n *node) begin(ctx context.Context) (fresh bool, err error) {
 			return false, err
 		}
 		if cluster != 0 {
-			return fresh, n.Store.setCluster(cluster)
+			return fresh, n.Store.setOwner(cluster, n.id)
 		}
 		select {
 		case <-tick.C:

@@ -41,7 +41,7 @@
 //
 // # Formats
 //
-// raft.db in controllerStorePath is a bbolt file: bucket raft (format, cluster, hard, snapshot) and bucket log (big-endian index →
+// raft.db in controllerStorePath is a bbolt file: bucket raft (format, owner, hard, snapshot) and bucket log (big-endian index →
 // entry), every value behind a CRC-32C. Entries and snapshots begin with a version; see codec.go.
 //
 // Java: org.apache.rocketmq.controller. Start reading at fsm.go, then api.go.

@@ -122,7 +122,7 @@ func install(t *testing.T, cfg *conf.Controller, state *State) {
 	state.quorum.Members[id] = members[0]
 	snap := snapshotAt(10, 1, string(state.Snapshot()))
 	snap.Metadata.ConfState = &pb.ConfState{Voters: []uint64{id}}
-	err = errors.Join(s.setCluster(clusterID(cfg.ControllerDLegerGroup, members)), s.save(hard(1, 0, 10), snap, nil), s.close())
+	err = errors.Join(s.setOwner(clusterID(cfg.ControllerDLegerGroup, members), id), s.save(hard(1, 0, 10), snap, nil), s.close())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,6 +119,9 @@ type read struct {
 func newNode(c nodeConfig) (*node, error) {
 	n := &node{nodeConfig: c, id: raftID(c.Self.ID), inbox: make(chan func(), maxInbox), state: NewState(),
 		pending: map[uint64]waiter{}, reads: map[uint64][]waiter{}}
+	if c.Store.self != 0 && c.Store.self != n.id {
+		return nil, fmt.Errorf("controller storage %s: it belongs to another controller than %s", c.Store.path, c.Self.ID)
+	}
 	snap, err := c.Store.Snapshot()
 	if err == nil && !raft.IsEmptySnap(snap) {
 		n.state, err = Restore(snap.GetData())
@@ -147,12 +150,14 @@ func (n *node) run(ctx context.Context) error {
 	}
 	n.Store.present = n.snapshot
 	n.up.Store(true)
+	defer n.up.Store(false)
 	tick := n.Clock.NewTicker(n.Tick)
 	defer tick.Stop()
 	defer n.failAll(errNotLeader)
 	if err := n.settle(); err != nil {
 		return err
 	}
+	n.checkMembers()
 	if v := n.conf.GetVoters(); len(v) == 1 && v[0] == n.id {
 		_ = n.rn.Campaign() // there is nobody to wait for; if it fails the clock will see to it
 	}
@@ -172,6 +177,19 @@ func (n *node) run(ctx context.Context) error {
 			}
 		}
 		n.askReadIndex()
+	}
+}
+
+// checkMembers says when the file names other members than there are: it does not change the quorum.
+func (n *node) checkMembers() {
+	known := n.state.quorum.Members
+	same := len(known) == len(n.Peers)
+	for _, m := range n.Peers {
+		same = same && known[raftID(m.ID)].ID == m.ID
+	}
+	if !same && len(known) > 0 {
+		n.Log.Warn("controllerDLegerPeers names other members than the quorum has; to change the quorum give them to the leader (mqadmin updateControllerConfig)",
+			zap.Any("members", n.members()))
 	}
 }
 

@@ -36,6 +36,8 @@ type Options struct {
 	Clock clock.Clock
 	FS    vfs.FS             // of the configuration file; the quorum's own file is always the machine's
 	TLS   func() *tls.Config // of each encrypted connection; nil: there are none
+	// ClientTLS encrypts connections to other controllers and to brokers; nil: they are plain.
+	ClientTLS *tls.Config
 }
 
 // Server is one controller.
@@ -81,7 +83,7 @@ func New(cfg *conf.Controller, opts Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		log: opts.Log, clock: opts.Clock, fs: opts.FS, group: cfg.ControllerDLegerGroup, client: remoting.NewClient(nil, nil),
+		log: opts.Log, clock: opts.Clock, fs: opts.FS, group: cfg.ControllerDLegerGroup, client: remoting.NewClient(nil, opts.ClientTLS),
 		admin: remoting.NewLane("admin", 1, maxAdmin, 0), wake: make(chan struct{}, 1), probes: make(chan struct{}, maxProbes),
 		table: NewLiveness(opts.Clock.Now()), electing: map[string]bool{},
 	}

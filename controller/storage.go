@@ -34,8 +34,8 @@ var (
 	bucketLog  = []byte("log") // big-endian index → sealed entry
 
 	keyFormat   = []byte("format")
-	keyCluster  = []byte("cluster") // → sealed cluster id
-	keyHard     = []byte("hard")    // → sealed hard state
+	keyOwner    = []byte("owner") // → sealed cluster id, raft id of the member
+	keyHard     = []byte("hard")  // → sealed hard state
 	keySnapshot = []byte("snapshot")
 )
 
@@ -55,6 +55,7 @@ type storage struct {
 	db      *bolt.DB
 	path    string
 	cluster atomic.Uint64 // the quorum this member belongs to; 0: none yet; any goroutine may read it
+	self    uint64        // raft id of the member; 0: it belongs to none yet
 	bytes   int64         // of the entries since the last snapshot
 	keep    uint64        // entries that stay behind a snapshot
 	// present makes a snapshot of the state as it is. Members get that one and not the last that was stored: only the present
@@ -138,12 +139,13 @@ func prepare(tx *bolt.Tx) error {
 // load fills the memory.
 func (s *storage) load(tx *bolt.Tx) error {
 	b := tx.Bucket(bucketRaft)
-	if v := b.Get(keyCluster); v != nil {
-		id, err := unseal(v)
-		if err != nil || len(id) != 8 {
-			return fmt.Errorf("%w: cluster id: %v", ErrDamaged, err)
+	if v := b.Get(keyOwner); v != nil {
+		ids, err := unseal(v)
+		if err != nil || len(ids) != 16 {
+			return fmt.Errorf("%w: owner: %v", ErrDamaged, err)
 		}
-		s.cluster.Store(binary.BigEndian.Uint64(id))
+		s.cluster.Store(binary.BigEndian.Uint64(ids))
+		s.self = binary.BigEndian.Uint64(ids[8:])
 	}
 	hard, snap := new(pb.HardState), new(pb.Snapshot)
 	if err := errors.Join(loadMessage(b.Get(keyHard), hard), loadMessage(b.Get(keySnapshot), snap)); err != nil {
@@ -218,15 +220,17 @@ func (s *storage) empty() bool {
 	return last == 0
 }
 
-// setCluster records, once, to which quorum the member belongs.
-func (s *storage) setCluster(id uint64) error {
+// setOwner records, once, to which member of which quorum the file belongs.
+func (s *storage) setOwner(cluster, self uint64) error {
 	err := s.db.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketRaft).Put(keyCluster, seal(binary.BigEndian.AppendUint64(nil, id)))
+		ids := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, cluster), self)
+		return tx.Bucket(bucketRaft).Put(keyOwner, seal(ids))
 	})
 	if err != nil {
 		return fmt.Errorf("controller storage %s: %w", s.path, err)
 	}
-	s.cluster.Store(id)
+	s.cluster.Store(cluster)
+	s.self = self
 	return nil
 }
 

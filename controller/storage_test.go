@@ -72,7 +72,7 @@ func TestStorageKeepsWhatWasSaved(t *testing.T) {
 	if !s.empty() {
 		t.Error("a new storage is not empty")
 	}
-	if err := s.setCluster(77); err != nil {
+	if err := s.setOwner(77, 5); err != nil {
 		t.Fatal(err)
 	}
 	save(t, s, hard(1, 5, 0), nil, entry(1, 1, "a"), entry(2, 1, "b"), entry(3, 1, "c"))
@@ -85,7 +85,7 @@ func TestStorageKeepsWhatWasSaved(t *testing.T) {
 	if err != nil || h.GetTerm() != 2 || h.GetVote() != 6 || h.GetCommit() != 1 {
 		t.Errorf("hard state %v, %v", h, err)
 	}
-	if s.cluster.Load() != 77 || s.empty() {
+	if s.cluster.Load() != 77 || s.self != 5 || s.empty() {
 		t.Errorf("cluster %d, empty %v", s.cluster.Load(), s.empty())
 	}
 }
@@ -146,7 +146,7 @@ func TestDamagedStorageIsRefused(t *testing.T) {
 		{"cut", func(t *testing.T, path string) { write(t, path, []byte("x")) }, ErrDamaged},
 		{"a flipped bit in an entry", edit(func(tx *bolt.Tx) error { return flip(tx.Bucket(bucketLog), logKey(2)) }), ErrDamaged},
 		{"a flipped bit in the hard state", edit(func(tx *bolt.Tx) error { return flip(tx.Bucket(bucketRaft), keyHard) }), ErrDamaged},
-		{"a flipped bit in the cluster id", edit(func(tx *bolt.Tx) error { return flip(tx.Bucket(bucketRaft), keyCluster) }), ErrDamaged},
+		{"a flipped bit in the owner", edit(func(tx *bolt.Tx) error { return flip(tx.Bucket(bucketRaft), keyOwner) }), ErrDamaged},
 		{"a missing entry", edit(func(tx *bolt.Tx) error { return tx.Bucket(bucketLog).Delete(logKey(2)) }), ErrDamaged},
 		{"a missing tail", edit(func(tx *bolt.Tx) error { return tx.Bucket(bucketLog).Delete(logKey(3)) }), ErrDamaged},
 		{"a newer version", edit(func(tx *bolt.Tx) error { return tx.Bucket(bucketRaft).Put(keyFormat, []byte{9}) }), ErrFormat},
@@ -154,7 +154,7 @@ func TestDamagedStorageIsRefused(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			s := open(t, t.TempDir())
-			if err := s.setCluster(1); err != nil {
+			if err := s.setOwner(1, 1); err != nil {
 				t.Fatal(err)
 			}
 			save(t, s, hard(1, 1, 3), nil, entry(1, 1, "a"), entry(2, 1, "b"), entry(3, 1, "c"))
@@ -202,6 +202,20 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 	save(t, s, hard(1, 1, 9), snapshotAt(9, 1, string(NewState().Snapshot()[:20])))
 	if _, err := newNode(nodeConfig{Store: s}); err == nil {
 		t.Error("a member with half a snapshot takes part")
+	}
+}
+
+// TestStorageOfAnotherIsRefused: two members with one memory would vote twice.
+func TestStorageOfAnotherIsRefused(t *testing.T) {
+	s := open(t, t.TempDir())
+	if err := s.setOwner(1, raftID("n0")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newNode(nodeConfig{Store: s, Self: Member{ID: "n0"}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := newNode(nodeConfig{Store: s, Self: Member{ID: "n1"}}); err == nil {
+		t.Error("a member takes part with the log of another")
 	}
 }
 
