@@ -53,9 +53,10 @@ type cluster struct {
 	fs   vfs.FS
 	logs *observer.ObservedLogs // errors
 
-	names  *namesrv.Server
-	broker *broker.Broker
-	client *remoting.Client
+	names   *namesrv.Server
+	broker  *broker.Broker
+	address string // of the broker
+	client  *remoting.Client
 
 	ng, bg *lifecycle.Group
 	sent   ledger
@@ -109,6 +110,7 @@ func (c *cluster) startBroker() {
 	if c.broker, err = broker.New(cfg, broker.Options{Log: zap.New(core), FS: c.fs}); err != nil {
 		c.t.Fatal(err)
 	}
+	c.address = c.broker.Addr()
 	c.bg = lifecycle.New(context.Background())
 	c.bg.Go("broker", c.broker.Run)
 }
@@ -143,7 +145,7 @@ func (c *cluster) checkLogs() {
 	}
 }
 
-func (c *cluster) addr() string { return c.broker.Addr() }
+func (c *cluster) addr() string { return c.address }
 
 // call sends a request of a well-behaved client.
 func (c *cluster) call(rc code.Request, h header.Appender, body []byte) (*remoting.Reply, error) {
