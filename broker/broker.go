@@ -152,8 +152,10 @@ func (b *Broker) listen(cfg *conf.Broker) error {
 	router := remoting.NewRouter(b.log.Named("remoting"), b.routes())
 	router.OnBurst = func(*remoting.Conn) { b.store.Advance() }
 	router.OnClose = func(c *remoting.Conn) { b.clients.closed(c) }
+	var connections atomic.Int64
 	bind := func(port int32) (*remoting.Server, error) {
 		return remoting.NewServer(remoting.ServerConfig{
+			Count:      &connections,
 			Addr:       net.JoinHostPort(cfg.BindAddress, strconv.Itoa(int(port))),
 			Mode:       b.tls.Mode(),
 			TLS:        b.tls.Server,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,8 +38,11 @@ type ServerConfig struct {
 	// IdleTimeout closes a connection without a byte in either direction, and one that sends a single frame for that long
 	// (serverChannelMaxIdleTimeSeconds). 0 means 120 s.
 	IdleTimeout time.Duration
-	// MaxConns refuses more connections than this; 0 means 100,000.
+	// MaxConns refuses more connections than this; 0 means three quarters of the files that the process may open, at most
+	// 100,000: the others are for the store, which must not run out of them because somebody connects too often.
 	MaxConns int
+	// Count holds the number of connections of all servers that share one MaxConns; nil: this one shares it with none.
+	Count *atomic.Int64
 	// SendBuffer and ReceiveBuffer are sizes of the kernel's buffers in bytes; 0 leaves them to the kernel.
 	SendBuffer, ReceiveBuffer int
 	// Loop reads plain connections with goroutines ("std") or netpoll ("netpoll", the default).
@@ -73,7 +77,10 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: aliveTimeout / 2, Interv
 // NewServer binds the address. Nothing is accepted before Run.
 func NewServer(cfg ServerConfig, h Handler, log *zap.Logger) (*Server, error) {
 	if cfg.MaxConns == 0 {
-		cfg.MaxConns = 100_000
+		cfg.MaxConns = maxConns()
+	}
+	if cfg.Count == nil {
+		cfg.Count = new(atomic.Int64)
 	}
 	if cfg.IdleTimeout == 0 {
 		cfg.IdleTimeout = 120 * time.Second
@@ -84,6 +91,14 @@ func NewServer(cfg ServerConfig, h Handler, log *zap.Logger) (*Server, error) {
 		return nil, fmt.Errorf("listen on %s: %w", cfg.Addr, err)
 	}
 	return &Server{owner: newOwner(h), cfg: cfg, log: log, ln: ln, conns: map[*Conn]struct{}{}, opening: map[net.Conn]struct{}{}}, nil
+}
+
+func maxConns() int {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return 100_000
+	}
+	return int(min(files.Cur-files.Cur/4, 100_000))
 }
 
 // Addr is the bound address.
@@ -163,7 +178,11 @@ func (s *Server) accept(ctx context.Context, g *lifecycle.Group) error {
 func (s *Server) register(nc net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || len(s.conns)+len(s.opening) >= s.cfg.MaxConns {
+	if s.stopped {
+		return false
+	}
+	if s.cfg.Count.Add(1) > int64(s.cfg.MaxConns) {
+		s.cfg.Count.Add(-1)
 		return false
 	}
 	s.opening[nc] = struct{}{}
@@ -176,6 +195,7 @@ func (s *Server) abandon(nc net.Conn) {
 	s.mu.Lock()
 	delete(s.opening, nc)
 	s.mu.Unlock()
+	s.cfg.Count.Add(-1)
 }
 
 // add makes an opening connection one of the served. If the server stops it reports false.
@@ -184,6 +204,7 @@ func (s *Server) add(c *Conn, nc net.Conn) bool {
 	defer s.mu.Unlock()
 	delete(s.opening, nc)
 	if s.stopped {
+		s.cfg.Count.Add(-1)
 		return false
 	}
 	s.conns[c] = struct{}{}
@@ -196,6 +217,7 @@ func (s *Server) remove(c *Conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
+	s.cfg.Count.Add(-1)
 	c.onClosed()
 	s.live.Done()
 }

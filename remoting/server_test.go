@@ -402,15 +402,19 @@ func TestServerCallsTheClient(t *testing.T) {
 }
 
 func TestMoreConnectionsThanAllowedAreClosed(t *testing.T) {
-	srv, _ := startServer(t, ServerConfig{MaxConns: 2}, table(echoTable...))
+	var count atomic.Int64
+	srv, _ := startServer(t, ServerConfig{MaxConns: 2, Count: &count}, table(echoTable...))
+	other, _ := startServer(t, ServerConfig{MaxConns: 2, Count: &count}, table(echoTable...))
 	a, b := newClient(t, nil), newClient(t, nil)
-	for _, cl := range []*Client{a, b} {
-		if _, err := cl.Call(t.Context(), srv.at(), code.HeartBeat, nil, nil); err != nil {
+	for cl, at := range map[*Client]string{a: srv.at(), b: other.at()} {
+		if _, err := cl.Call(t.Context(), at, code.HeartBeat, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := mustClose(t, dialRaw(t, srv.at())); len(got) > 0 {
-		t.Fatalf("%q", got)
+	for _, at := range []string{srv.at(), other.at()} {
+		if got := mustClose(t, dialRaw(t, at)); len(got) > 0 {
+			t.Fatalf("%q", got)
+		}
 	}
 	a.Close()
 	eventually(t, "room", func() bool {
