@@ -22,6 +22,7 @@ import (
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message"
+	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/store/commitlog"
 	"github.com/castor-mq/castor/store/queue"
 	"github.com/castor-mq/castor/store/state"
@@ -413,5 +414,67 @@ func TestInterruptedImport(t *testing.T) {
 		if opened {
 			return
 		}
+	}
+}
+
+// TestJavaUsedOurStore takes over what a Java broker has done with a store of ours: its offsets and new topics count; a topic that it
+// did not know stays.
+func TestJavaUsedOurStore(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, testConfig(dir, false), vfs.OS{})
+	e := s.put("A", 0, "a", 10)
+	topic := func(name string) state.Change {
+		return state.TopicPut(&body.TopicConfig{TopicName: name, ReadQueueNums: 1, WriteQueueNums: 1, Perm: 6})
+	}
+	propose := func(changes ...state.Change) {
+		w := make(waitErr, 1)
+		if err := s.Propose(w, changes...); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-w; err != nil {
+			t.Fatal(err)
+		}
+	}
+	propose(topic("A"), state.OffsetPut("G", "A", 0, 1), state.DelayOffsetPut(1, 5))
+	if err := state.ExportJava(s.State, s.Dir("config"), vfs.OS{}); err != nil {
+		t.Fatal(err)
+	}
+	propose(topic("NotExported"))
+	s.stop()
+	offsets := filepath.Join(dir, "config", "consumerOffset.json")
+	b, err := os.ReadFile(offsets)
+	if err == nil {
+		err = os.WriteFile(offsets, bytes.Replace(b, []byte(`:1`), []byte(`:9`), -1), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, testConfig(dir, false), vfs.OS{}) // exported files alone mean nothing
+	if o, _ := s.State.Offset("G", "A", 0); o != 1 {
+		t.Fatal(o)
+	}
+	s.stop()
+	for _, mark := range []string{abortBackup, abortFile} {
+		if err := os.WriteFile(filepath.Join(dir, mark), []byte("4711"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s = openStore(t, testConfig(dir, false), vfs.OS{})
+		if o, _ := s.State.Offset("G", "A", 0); o != 9 {
+			t.Fatal(mark, o)
+		}
+		if o, _ := s.State.DelayOffset(1); o != 5 {
+			t.Fatal(mark, o)
+		}
+		if _, ok := s.State.Topic("NotExported"); !ok {
+			t.Fatal(mark, "a topic is gone")
+		}
+		s.verifyOne(stored{"A", 0, "a", *e})
+		propose(state.OffsetPut("G", "A", 0, 3))
+		s.kill()
+		s = openStore(t, testConfig(dir, false), vfs.OS{}) // once
+		if o, _ := s.State.Offset("G", "A", 0); o != 3 {
+			t.Fatal(mark, o)
+		}
+		s.stop()
 	}
 }

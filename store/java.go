@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -13,14 +15,42 @@ import (
 // javaImport is the metadata of a Java broker whose store is being taken over.
 type javaImport struct {
 	changes []state.Change
-	topics  map[string]bool // nil if there is no table of topics
+	topics  map[string]bool // the table of topics, if it says which topics in the log are wanted
 	dropped map[string]bool // topics that are in the log only
 }
 
-// readJava reads config/*.json of a Java broker at the first start on its store, and again if that start was interrupted. It returns
-// nil if there is nothing to import.
+// The marks that a broker leaves in its store. Java's holds the process id; at every start it makes the second one, too.
+const (
+	abortFile   = "abort"
+	abortBackup = "abort.bak"
+	abortOwn    = "castor"
+)
+
+// javaRan tells whether a Java broker was the last to use the store. What it has changed is in config/*.json.
+func (s *Store) javaRan() (bool, error) {
+	if _, err := s.fs.Stat(s.Dir(abortBackup)); !errors.Is(err, fs.ErrNotExist) {
+		return err == nil, err
+	}
+	b, err := s.fs.ReadFile(s.Dir(abortFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || string(b) == abortOwn {
+		return false, err
+	}
+	// An old broker, which makes no backup. Until its metadata is imported this says that it was there.
+	return true, s.fs.Rename(s.Dir(abortFile), s.Dir(abortBackup))
+}
+
+// readJava reads config/*.json of a Java broker: at the first start on its store, when it has used a store of ours, and again if
+// either was interrupted. It returns nil if there is nothing to import.
 func (s *Store) readJava(fresh, importing bool) (*javaImport, error) {
-	if !importing && (!fresh || s.State.Applied() > 0) {
+	ran, err := s.javaRan()
+	if err != nil {
+		return nil, err
+	}
+	first := importing || fresh && s.State.Applied() == 0
+	if !first && !ran {
 		return nil, nil
 	}
 	changes, report, err := state.ImportJava(s.Dir("config"), s.fs)
@@ -34,7 +64,7 @@ func (s *Store) readJava(fresh, importing bool) (*javaImport, error) {
 			continue
 		}
 		found = true
-		if f.Name == "topics.json" {
+		if first && f.Name == "topics.json" {
 			im.topics = map[string]bool{}
 		}
 		s.log.Info("metadata of a Java broker", zap.String("file", f.From), zap.Int("rows", f.Rows), zap.Strings("notes", f.Notes))
@@ -43,7 +73,7 @@ func (s *Store) readJava(fresh, importing bool) (*javaImport, error) {
 		return nil, nil
 	}
 	for i := range changes {
-		if changes[i].Kind == state.KindTopicPut {
+		if im.topics != nil && changes[i].Kind == state.KindTopicPut {
 			im.topics[changes[i].Topic] = true
 		}
 	}
@@ -66,7 +96,8 @@ func isJavaSystemTopic(topic string) bool {
 		strings.HasPrefix(topic, "RMQ_SYS_") || strings.HasPrefix(topic, "rmq_sys_") || strings.HasPrefix(topic, "%LMQ%")
 }
 
-// takeOver appends the metadata as the first state records, and notes which topics in the log are deleted ones.
+// takeOver appends the metadata as state records, and notes which topics in the log are deleted ones. What a Java broker has deleted
+// of a store that was ours stays: it may never have been told of it.
 func (s *Store) takeOver(im *javaImport) error {
 	end := s.Log.End()
 	dropped := make([]string, 0, len(im.dropped))
@@ -100,6 +131,12 @@ func (s *Store) takeOver(im *javaImport) error {
 		return err
 	}
 	s.checkpoint.importing = false
-	s.log.Info("the store of a Java broker was taken over", zap.Strings("topicsOnlyInTheLog", dropped))
-	return s.writeCheckpoint(s.checkpoint, true)
+	s.log.Info("the metadata of a Java broker was taken over", zap.Strings("topicsOnlyInTheLog", dropped))
+	if err := s.writeCheckpoint(s.checkpoint, true); err != nil {
+		return err
+	}
+	if err := s.fs.Remove(s.Dir(abortBackup)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return s.fs.SyncDir(s.cfg.Root)
 }

@@ -96,7 +96,7 @@ func (s *Store) recover() error {
 		return err
 	}
 	plan := s.plan(cp, fresh || cp.importing)
-	if err := s.markOpen(plan, java != nil); err != nil {
+	if err := s.markOpen(plan, java != nil && (fresh || cp.importing)); err != nil {
 		return err
 	}
 	end, cut, err := s.Log.Recover(commitlog.Recovery{From: plan.log, Synced: plan.synced, PowerLoss: plan.powerLoss, Need: s.State.Applied(),
@@ -188,7 +188,7 @@ func (s *Store) plan(cp checkpoint, fresh bool) recoveryPlan {
 
 // markOpen says on disk that the store is in use, and how far it can be trusted now, before anything is changed.
 func (s *Store) markOpen(plan recoveryPlan, importing bool) error {
-	if err := s.fs.WriteFileAtomic(s.Dir("abort"), []byte("castor")); err != nil { // Java's mark of a store that was not closed
+	if err := s.fs.WriteFileAtomic(s.Dir(abortFile), []byte(abortOwn)); err != nil { // Java's mark of a store that was not closed
 		return err
 	}
 	c := s.checkpoint

@@ -109,7 +109,7 @@ func (s *Store) markClean() error {
 	if err := s.writeJavaCheckpoint(); err != nil {
 		return err
 	}
-	if err := s.fs.Remove(s.Dir("abort")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.fs.Remove(s.Dir(abortFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return s.fs.SyncDir(s.cfg.Root)
