@@ -33,11 +33,14 @@ type owner struct {
 	handler     Handler
 	sendTimeout time.Duration  // in which a slow peer must take sendChunk bytes
 	maxPending  int            // bytes that a peer may leave unread
+	maxKept     int64          // bytes that all peers together may leave unfinished or unread
+	kept        atomic.Int64   // what they do
+	shed        func()         // closes connections that keep much; nil if there is no limit
 	senders     sync.WaitGroup // goroutines that send to slow peers
 }
 
 func newOwner(h Handler) owner {
-	return owner{handler: h, sendTimeout: sendTimeout, maxPending: maxPending}
+	return owner{handler: h, sendTimeout: sendTimeout, maxPending: maxPending, maxKept: maxKept}
 }
 
 // Conn is one connection. All methods are safe for concurrent use.
@@ -58,6 +61,10 @@ type Conn struct {
 	active   atomic.Int64 // unix ms of the last read or write
 	partial  atomic.Int64 // unix ms since which a frame is incomplete, 0 if none is
 	full     atomic.Bool  // much output has been collected
+	keptIn   atomic.Int64 // bytes of in
+	keptOut  atomic.Int64 // bytes of output above highWater
+	unread   atomic.Int64 // unix ms since which such output has not become less, 0 if there is none
+	doomed   atomic.Bool  // closed to free memory
 
 	reading sync.Mutex // serializes onData and resume
 	in      []byte     // guarded by reading: an incomplete frame, or the requests that are held
@@ -133,6 +140,7 @@ func (c *Conn) onData(p []byte) error {
 	held := c.held
 	c.burst = !held
 	c.mu.Unlock()
+	defer c.keepIn()
 	if held {
 		return c.hold(p)
 	}
@@ -155,6 +163,7 @@ func (c *Conn) resume() error {
 	p := c.in
 	c.in = nil
 	c.partial.Store(0)
+	defer c.keepIn()
 	return c.serveBurst(p)
 }
 
@@ -279,7 +288,11 @@ func (c *Conn) onClosed() {
 	calls, out := c.calls, c.out
 	c.calls, c.out = nil, nil
 	c.mu.Unlock()
-	putOutput(out)
+	c.putOutput(out)
+	c.reading.Lock()
+	c.in = nil
+	c.keepIn()
+	c.reading.Unlock()
 	for _, done := range calls {
 		done(nil, ErrClosed)
 	}

@@ -35,8 +35,13 @@ type transport interface {
 
 var outputs = sync.Pool{New: func() any { return &header.Writer{Buf: make([]byte, 0, 16<<10)} }}
 
-func putOutput(w *header.Writer) {
-	if w != nil && cap(w.Buf) <= keepBuffer {
+// putOutput gives up a buffer of output.
+func (c *Conn) putOutput(w *header.Writer) {
+	if w == nil {
+		return
+	}
+	c.keepOut(-over(len(w.Buf)))
+	if cap(w.Buf) <= keepBuffer {
 		w.Buf = w.Buf[:0]
 		outputs.Put(w)
 	}
@@ -96,6 +101,7 @@ func (c *Conn) appendLocked(cmd *Command, h header.Appender, b []byte, more Body
 		panic(fmt.Sprintf("remoting: a body of %d bytes appended %d", size, len(w.Buf)-head))
 	}
 	whole = true
+	c.keepOut(over(len(w.Buf)) - over(start))
 	if len(w.Buf) >= highWater && !c.full.Load() {
 		c.full.Store(true)
 	}
@@ -128,7 +134,7 @@ func (c *Conn) flushLocked() {
 			c.startDrain(w, n)
 			return
 		}
-		putOutput(w)
+		c.putOutput(w)
 		if err != nil {
 			c.Close() // sending stays true: nothing more can be sent
 			return
@@ -163,7 +169,7 @@ func (c *Conn) startDrain(w *header.Writer, n int) {
 	c.mu.Lock()
 	if c.closed { // the owner may have stopped waiting
 		c.mu.Unlock()
-		putOutput(w)
+		c.putOutput(w)
 		return
 	}
 	c.slow = true
@@ -177,7 +183,7 @@ func (c *Conn) drain(w *header.Writer, n int) {
 	defer c.senders.Done()
 	for {
 		err := c.sendAll(w.Buf[n:])
-		putOutput(w)
+		c.putOutput(w)
 		if err != nil {
 			c.Close()
 			return

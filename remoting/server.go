@@ -61,6 +61,8 @@ type Server struct {
 	conns   map[*Conn]struct{}
 	opening map[net.Conn]struct{} // accepted, and not yet in conns
 	stopped bool
+
+	shedding sync.Mutex // one shed at a time
 }
 
 const (
@@ -90,7 +92,9 @@ func NewServer(cfg ServerConfig, h Handler, log *zap.Logger) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", cfg.Addr, err)
 	}
-	return &Server{owner: newOwner(h), cfg: cfg, log: log, ln: ln, conns: map[*Conn]struct{}{}, opening: map[net.Conn]struct{}{}}, nil
+	s := &Server{owner: newOwner(h), cfg: cfg, log: log, ln: ln, conns: map[*Conn]struct{}{}, opening: map[net.Conn]struct{}{}}
+	s.owner.shed = s.shed
+	return s, nil
 }
 
 func maxConns() int {
