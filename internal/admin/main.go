@@ -14,6 +14,8 @@ import (
 
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
 )
 
 // command is one row of the table.
@@ -26,24 +28,32 @@ type command struct {
 	run     func(*tool) error
 }
 
+// caller sends requests; remoting.Client is one.
+type caller interface {
+	Call(ctx context.Context, addr string, rc code.Request, h header.Appender, body []byte) (*remoting.Reply, error)
+}
+
 // tool is the run of one command.
 type tool struct {
-	ctx     context.Context
-	clk     clock.Clock
-	zone    *time.Location
-	out     *bufio.Writer
-	client  *remoting.Client
-	servers []string // name servers
+	ctx    context.Context
+	clk    clock.Clock
+	zone   *time.Location
+	out    *bufio.Writer
+	client caller
+	tmp    string // folder for the bodies of messages and for exports
+
 	given   values
-	tmp     string // folder for the bodies of messages and for exports
+	servers []string // name servers
 }
 
 // Main runs `mqadmin COMMAND OPTIONS`, of which args holds all but the first word, and returns the exit code: 0, or 1 after any failure,
 // of which one line on stderr tells.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	out := bufio.NewWriter(stdout)
-	err := start(ctx, args, out, stderr)
-	if flushed := out.Flush(); err == nil {
+	client := remoting.NewClient(nil, nil)
+	defer client.Close()
+	t := &tool{ctx: ctx, clk: clock.Real{}, zone: time.Local, out: bufio.NewWriter(stdout), client: client, tmp: filepath.Join(os.TempDir(), "rocketmq")}
+	err := t.start(args, os.Getenv("NAMESRV_ADDR"), stderr)
+	if flushed := t.out.Flush(); err == nil {
 		err = flushed
 	}
 	if err != nil {
@@ -53,9 +63,10 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func start(ctx context.Context, args []string, out *bufio.Writer, stderr io.Writer) error {
+// start runs the command that args name. servers are the name servers if -n gives none.
+func (t *tool) start(args []string, servers string, stderr io.Writer) error {
 	if len(args) == 0 || len(args) == 1 && slices.Contains([]string{"help", "-h", "--help"}, args[0]) {
-		list(out)
+		list(t.out)
 		return nil
 	}
 	name, help := args[0], false
@@ -69,24 +80,18 @@ func start(ctx context.Context, args []string, out *bufio.Writer, stderr io.Writ
 	case c == nil:
 		return fmt.Errorf("there is no command %q; mqadmin help lists them", name)
 	case help:
-		usage(out, c)
+		usage(t.out, c)
 		return nil
 	}
 	given, extra, err := parse(c, args[1:])
-	if err != nil {
-		usage(out, c)
+	if err != nil || given.has(optHelp.short) {
+		usage(t.out, c)
 		return err
-	}
-	if given.has(optHelp.short) {
-		usage(out, c)
-		return nil
 	}
 	for _, word := range extra { // RocketMQ's tool passes over them without a word
 		fmt.Fprintf(stderr, "mqadmin %s: %q belongs to no option and has no effect\n", c.name, word)
 	}
-	t := &tool{ctx: ctx, clk: clock.Real{}, zone: time.Local, out: out, client: remoting.NewClient(nil, nil), given: given,
-		servers: splitList(given.or("n", os.Getenv("NAMESRV_ADDR")), ";"), tmp: filepath.Join(os.TempDir(), "rocketmq")}
-	defer t.client.Close()
+	t.given, t.servers = given, splitList(given.or("n", servers), ";")
 	return c.run(t)
 }
 

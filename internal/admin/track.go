@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -75,4 +77,11 @@ func trackOf(err error) string {
 	return "UNKNOWN"
 }
 
-func causeOf(err error) string { return oneLine(err.Error()) }
+// causeOf is what kept the tool from finding out, in the form of RocketMQ's tool.
+func causeOf(err error) string {
+	var e *answerError
+	if errors.As(err, &e) {
+		return fmt.Sprintf("CODE:%d DESC:%s", e.code, oneLine(e.remark))
+	}
+	return oneLine(err.Error())
+}
