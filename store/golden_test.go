@@ -102,7 +102,8 @@ func (s *testStore) checkGolden(want golden) {
 	for _, w := range want.Queues {
 		q := s.Queues.Get(w.Topic, w.ID)
 		if q == nil {
-			s.t.Fatalf("%s-%d is missing", w.Topic, w.ID)
+			s.t.Errorf("%s-%d is missing", w.Topic, w.ID)
+			continue
 		}
 		delete(extra, fmt.Sprint(q.Topic, "-", q.ID))
 		if q.Min() != w.Min || q.Max() != w.Max || q.Next != w.Max {
@@ -231,9 +232,7 @@ func TestInnerBatches(t *testing.T) {
 					if err := s.Read(&p, q, next, Limits{Count: count, Bytes: 1 << 20, ScanUnits: scan}, Filter{}, false); err != nil || p.Status != Found {
 						t.Fatal(p.Status, err)
 					}
-					for _, phy := range offsetsIn(t, p.AppendTo(nil)) {
-						got = append(got, phy)
-					}
+					got = append(got, offsetsIn(t, p.AppendTo(nil))...)
 				}
 				want := records[0:]
 				if at >= 5 {
