@@ -27,7 +27,6 @@ type offsets struct {
 	mu      sync.Mutex
 	pending offsetTable
 	waiting []remoting.Ticket
-	resets  int // entries of the reset table, so that most pulls need not look
 	wake    chan struct{}
 
 	pullMu sync.RWMutex

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/castor-mq/castor/message"
 	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
@@ -222,6 +221,3 @@ func (b *Broker) pullSubscriptionOf(r *remoting.Request, h *header.PullMessageRe
 
 // forbiddenRead is the bit of a group's forbidden topics (SubscriptionGroupConfig, INDEX_PERM_READ).
 const forbiddenRead = 4
-
-// retryTopicOf tells whether a pull reads the retries of its own group.
-func retryTopicOf(topic string) bool { return message.IsRetryTopic(topic) }

@@ -38,7 +38,7 @@ type sample struct {
 	Short   string            `json:"s,alias=longName"`
 	Tuned   *tuned            `json:"tuned"`
 	Self    *sample           `json:"self"`
-	hidden  string
+	hidden  string            //lint:ignore U1000 it must not be written
 	Hidden  string
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/castor-mq/castor/internal/vfs"
 )
@@ -120,7 +121,7 @@ func openBolt(path string, o Options) (db *bolt.DB, err error) {
 	switch {
 	case err == nil:
 		return db, nil
-	case errors.Is(err, bolt.ErrTimeout):
+	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("open state file %s: %w", path, ErrInUse)
 	case isSystemError(err):
 		return nil, fmt.Errorf("open state file: %w", err)
