@@ -206,8 +206,12 @@ func (s *Store) markOpen(plan recoveryPlan, importing bool) error {
 	return s.writeCheckpoint(c, true)
 }
 
-// rebuildStep is how much of the log is dispatched before what came of it is written.
-const rebuildStep = 64 << 20
+const (
+	// rebuildStep is how much of the log is dispatched before what came of it leaves the memory.
+	rebuildStep = 64 << 20
+	// rebuildSave is after how long a rebuild saves how far it has come, so that one that is interrupted goes on from there.
+	rebuildSave = 10 * time.Second
+)
 
 // rebuild drops what the projections hold beyond the plan, and dispatches the log from there to its end. It returns how much of the
 // log that was.
@@ -220,23 +224,15 @@ func (s *Store) rebuild(plan recoveryPlan, java *javaImport, end int64) (read in
 	from := min(d.queuesFrom, d.indexFrom, plan.state, end)
 	s.dispatched.Store(from)
 	s.confirmed.Store(from)
-	report := s.progress("rebuilding queues and index")
+	report, saved := s.progress("rebuilding queues and index"), s.clk.Now()
 	for at := from; at < end; {
-		next, err := s.Log.Scan(at, min(at+rebuildStep, end), s.dispatcher.each)
-		if err == nil && next == at {
-			next, err = s.Log.Scan(at, end, s.dispatcher.each) // a record larger than a step
-		}
-		if err != nil {
+		if at, err = s.rebuildTo(at, min(at+rebuildStep, end), end); err != nil {
 			return 0, err
 		}
-		if next == at {
-			return 0, fmt.Errorf("rebuild: the record at %d is not whole", at)
-		}
-		at = min(next, end)
-		s.reached(at)
-		if at < end {
+		if now := s.clk.Now(); at < end && now.Sub(saved) >= rebuildSave {
+			saved = now
 			report(at, end)
-			if err := s.save(false); err != nil { // a start that is interrupted goes on from here
+			if err := s.save(false); err != nil {
 				return 0, err
 			}
 		}
@@ -249,10 +245,33 @@ func (s *Store) rebuild(plan recoveryPlan, java *javaImport, end int64) (read in
 	for _, q := range s.Queues.All() {
 		q.Next = q.Max()
 	}
-	if end-from > rebuildStep {
-		err = s.save(true)
+	return end - from, nil
+}
+
+// rebuildTo dispatches the log from at to about an offset, and writes what came of it.
+func (s *Store) rebuildTo(at, to, end int64) (int64, error) {
+	next, err := s.Log.Scan(at, to, s.dispatcher.each)
+	if err == nil && next == at {
+		next, err = s.Log.Scan(at, end, s.dispatcher.each) // a record larger than a step
 	}
-	return end - from, err
+	if err == nil && next == at {
+		err = fmt.Errorf("rebuild: the record at %d is not whole", at)
+	}
+	if err != nil {
+		return at, err
+	}
+	at = min(next, end)
+	s.reached(at)
+	if at == end {
+		return at, nil
+	}
+	if _, err := s.Queues.Flush(false, s.Log.Flushed()); err != nil {
+		return at, err
+	}
+	if s.Index != nil {
+		_, err = s.Index.Flush(false)
+	}
+	return at, err
 }
 
 // dropBeyond takes from queues and index what will be dispatched again.

@@ -13,10 +13,11 @@ import (
 const (
 	// saveInterval is how often the projections are written.
 	saveInterval = time.Second
-	// syncEvery is after how many of them they are synced, and syncBytes after how much of the log: the index has to read that much
-	// again after a kill.
-	syncEvery = 30
-	syncBytes = 256 << 20
+	// syncEvery is after how many of them they are synced, syncBytes after how much of the log, and syncRecords after how many
+	// records: that is what the index has to read again after a kill.
+	syncEvery   = 30
+	syncBytes   = 256 << 20
+	syncRecords = 500_000
 )
 
 // save writes the projections and moves the checkpoint; with sync everything becomes durable first. The log is made durable in any
@@ -73,7 +74,7 @@ func (s *Store) synced() int64 {
 func (s *Store) housekeeping(ctx context.Context) error {
 	tick := s.clk.NewTicker(saveInterval)
 	defer tick.Stop()
-	last, failing := int64(-1), false
+	last, records, failing := int64(-1), s.stats.Dispatched.Load(), false
 	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
@@ -81,11 +82,14 @@ func (s *Store) housekeeping(ctx context.Context) error {
 		case <-tick.C:
 		}
 		at, hard := s.Dispatched(), s.synced()
-		sync := at-hard >= syncBytes || n%syncEvery == 0 && at != hard
+		sync := at-hard >= syncBytes || n%syncEvery == 0 && at != hard || s.stats.Dispatched.Load()-records >= syncRecords
 		if at == last && !sync {
 			continue
 		}
 		last = at
+		if sync {
+			records = s.stats.Dispatched.Load()
+		}
 		err := s.save(sync)
 		if err != nil && !failing {
 			s.log.Error("queues, index and state cannot be written; they will be rebuilt from the log if the broker stops now", zap.Error(err))

@@ -43,9 +43,13 @@ func openStore(t testing.TB, cfg Config, fs vfs.FS) *testStore {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ts := &testStore{Store: s, t: t, g: lifecycle.New(context.Background())}
-	ts.g.Go("store", s.Run)
-	return ts
+	return &testStore{Store: s, t: t, g: newGroup(s)}
+}
+
+func newGroup(s *Store) *lifecycle.Group {
+	g := lifecycle.New(context.Background())
+	g.Go("store", s.Run)
+	return g
 }
 
 func (s *testStore) stop() {
