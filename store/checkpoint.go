@@ -18,7 +18,7 @@ import (
 type checkpoint struct {
 	seq       uint64
 	soft      int64 // queues and state are written up to here
-	hard      int64 // queues, index and state are synced up to here
+	hard      int64 // queues and state are synced up to here
 	durable   int64 // the log is synced up to here; -1 if that is not known
 	storeTime int64 // of the last record, in ms
 	clean     bool  // everything was flushed and closed

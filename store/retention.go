@@ -149,11 +149,8 @@ func (s *Store) deleteOld(d decision, r *Retention) (deleted bool, err error) {
 		return false, nil
 	}
 	if s.synced() < to {
-		if err := s.save(true); err != nil {
+		if err := s.save(true); s.synced() < to {
 			return false, err
-		}
-		if s.synced() < to {
-			return false, nil
 		}
 	}
 	low, err := s.Log.RemoveBefore(to, r.Batch)

@@ -33,15 +33,13 @@ func (s *Store) save(sync bool) error {
 	if err != nil || !complete { // A topic has been deleted meanwhile; the next save will do.
 		return err
 	}
-	indexed := at
+	var indexErr error // costs queries, nothing else: the index knows how far it has got
 	if s.Index != nil {
-		if indexed, err = s.Index.Flush(sync); err != nil {
-			return err
-		}
+		_, indexErr = s.Index.Flush(sync)
 	}
 	s.State.Advance(at)
 	if err := s.db.Commit(); err != nil {
-		return err
+		return errors.Join(err, indexErr)
 	}
 	c := s.checkpoint
 	c.soft, c.storeTime, c.boot = at, s.Log.LastStoreTime(), bootID(s.fs)
@@ -49,9 +47,9 @@ func (s *Store) save(sync bool) error {
 		c.durable = flushed
 	}
 	if sync {
-		c.hard = min(at, indexed)
+		c.hard = at
 	}
-	return s.writeCheckpoint(c, sync)
+	return errors.Join(s.writeCheckpoint(c, sync), indexErr)
 }
 
 // syncLogTo makes the log durable up to offset. state.db calls it before it writes what it has applied: after a power loss it would
@@ -63,7 +61,7 @@ func (s *Store) syncLogTo(offset int64) error {
 	return s.Log.Flush()
 }
 
-// synced is the log offset below which everything that was derived from the log is durable.
+// synced is the log offset below which queues and state are durable.
 func (s *Store) synced() int64 {
 	s.saving.Lock()
 	defer s.saving.Unlock()

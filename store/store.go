@@ -20,7 +20,7 @@
 //	S1 dispatched <= confirm <= written; no reader and no projection sees a byte at or above the confirm offset.
 //	S2 the confirm offset never goes back while the store is open.
 //	S3 a waiter is told exactly once.
-//	S4 a segment of the log is deleted only when queues, index and state have what is in it, durably.
+//	S4 a segment of the log is deleted only when queues and state have what is in it, durably.
 //
 // # Goroutines
 //
