@@ -31,9 +31,14 @@ func absent(name string) bool {
 func onBroker(brief string) option  { return option{short: "b", long: "brokerAddr", brief: brief} }
 func onCluster(brief string) option { return option{short: "c", long: "clusterName", brief: brief} }
 func aTopic() option                { return option{short: "t", long: "topic", required: true, brief: "topic"} }
+
+// routeBy is for commands that find brokers by the route of a topic: with it by that of another topic, such as the parent of a lite
+// topic, or of a cluster, which is a topic, too.
 func routeBy() option {
-	return option{short: "c", long: "cluster", brief: "find the brokers by the route of this cluster or topic instead"}
+	return option{short: "c", long: "cluster", as: byRoute, brief: "find the brokers by the route of this cluster or topic instead"}
 }
+
+const byRoute = "route"
 
 // brokerOrCluster are the two ways to say which brokers are meant.
 var brokerOrCluster = []string{"b", "c"}

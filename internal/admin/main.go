@@ -117,7 +117,7 @@ func list(w io.Writer) {
 func usage(w io.Writer, c *command) {
 	fmt.Fprintf(w, "usage: mqadmin %s", c.name)
 	for _, o := range c.all() {
-		form := "-" + o.key()
+		form := "-" + o.name()
 		if o.short == "" {
 			form = "-" + form
 		}

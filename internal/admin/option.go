@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -28,6 +29,7 @@ type option struct {
 	kind        kind
 	required    bool
 	brief       string
+	as          string // the key of its value, if that is not its name
 }
 
 // must returns the option as one that has to be given.
@@ -36,13 +38,11 @@ func (o option) must() option {
 	return o
 }
 
+// name is the short name, or the long one if there is none.
+func (o *option) name() string { return cmp.Or(o.short, o.long) }
+
 // key is the name under which the value is found.
-func (o *option) key() string {
-	if o.short == "" {
-		return o.long
-	}
-	return o.short
-}
+func (o *option) key() string { return cmp.Or(o.as, o.name()) }
 
 // Options that every command takes.
 var (
@@ -126,12 +126,12 @@ func (p *parser) option(word string, args []string) ([]string, error) {
 	}
 	switch {
 	case o.kind == none && attached:
-		return args, fmt.Errorf("option -%s takes no value", o.key())
+		return args, fmt.Errorf("option -%s takes no value", o.name())
 	case o.kind == none:
 		value = "true"
 	case attached:
 	case len(args) == 0 || p.isOption(args[0]):
-		return args, fmt.Errorf("missing argument for option: %s", o.key())
+		return args, fmt.Errorf("missing argument for option: %s", o.name())
 	default:
 		value, args = args[0], args[1:]
 	}
@@ -224,7 +224,7 @@ func (o *option) check(value string) error {
 		}
 	}
 	if wants != "" {
-		return fmt.Errorf("option -%s wants %s, not %q", o.key(), wants, value)
+		return fmt.Errorf("option -%s wants %s, not %q", o.name(), wants, value)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (p *parser) complete(c *command) error {
 	var missing []string
 	for _, o := range c.options {
 		if o.required && !p.given.has(o.key()) {
-			missing = append(missing, o.key())
+			missing = append(missing, o.name())
 		}
 	}
 	if len(missing) > 0 {

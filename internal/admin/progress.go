@@ -31,7 +31,7 @@ func (t *tool) consumeStats(group, topic string) (*body.ConsumeStats, error) {
 
 // groupBrokers lists the brokers that a group uses.
 func (t *tool) groupBrokers(group, topic string) ([]replica, error) {
-	d, err := t.route(t.given.or("c", message.RetryPrefix+group))
+	d, err := t.route(t.given.or(byRoute, message.RetryPrefix+group))
 	if topic != "" && codeOf(err) == code.TopicNotExist {
 		d, err = t.route(topic)
 	}

@@ -120,14 +120,13 @@ func (t *tool) showFound(found []*msg, h *header.QueryMessageRequest) {
 }
 
 // byUniqueKey finds the messages that carry a producer's id.
-func (t *tool) byUniqueKey(topic, id string) ([]*msg, error) {
+func (t *tool) byUniqueKey(topic, id string, begin, end int64) ([]*msg, error) {
 	const most = 32
-	return t.query(topic, header.QueryMessageRequest{Key: id, MaxNum: most, BeginTimestamp: t.given.number("s", 0), EndTimestamp: t.given.number("e", math.MaxInt64),
-		UniqueKeyQuery: header.Some(true)})
+	return t.query(topic, header.QueryMessageRequest{Key: id, MaxNum: most, BeginTimestamp: begin, EndTimestamp: end, UniqueKeyQuery: header.Some(true)})
 }
 
 func queryMsgByUniqueKey(t *tool) error {
-	found, err := t.byUniqueKey(t.given["t"], t.given["i"])
+	found, err := t.byUniqueKey(t.given["t"], t.given["i"], t.given.number("s", 0), t.given.number("e", math.MaxInt64))
 	if err != nil {
 		return err
 	}
@@ -164,7 +163,7 @@ func (t *tool) byID(topic, id string) (*msg, error) {
 			return list[0], nil
 		}
 	}
-	found, err := t.byUniqueKey(topic, id)
+	found, err := t.byUniqueKey(topic, id, 0, math.MaxInt64)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +209,7 @@ func queryMsgByOffset(t *tool) error {
 		return err
 	}
 	q.Topic = t.given["t"]
-	p, err := t.pull(q, t.given.number("o", 0), 1, "*")
+	p, err := t.pull(toolsGroup, q, t.given.number("o", 0), 1, "*")
 	if err != nil || len(p.found) == 0 {
 		return err
 	}

@@ -90,9 +90,9 @@ type pulled struct {
 var pullStatus = map[code.Response]string{code.Success: "FOUND", code.PullNotFound: "NO_NEW_MSG", code.PullRetryImmediately: "NO_MATCHED_MSG", code.PullOffsetMoved: "OFFSET_ILLEGAL"}
 
 // pull reads messages from a queue, without waiting for any. Those whose tags the expression does not name are left out.
-func (t *tool) pull(q queue, offset int64, most int32, tags string) (*pulled, error) {
+func (t *tool) pull(group string, q queue, offset int64, most int32, tags string) (*pulled, error) {
 	const hasSubscription = 4 // PullSysFlag
-	h := header.PullMessageRequest{ConsumerGroup: t.given.or("g", toolsGroup), Topic: q.Topic, QueueID: q.QueueID, QueueOffset: offset, MaxMsgNums: most, SysFlag: hasSubscription,
+	h := header.PullMessageRequest{ConsumerGroup: group, Topic: q.Topic, QueueID: q.QueueID, QueueOffset: offset, MaxMsgNums: most, SysFlag: hasSubscription,
 		Subscription: tags, ExpressionType: "TAG"}
 	r, err := t.exchange(answerTimeout, q.addr, code.PullMessage, &h, nil)
 	if err != nil {
@@ -126,7 +126,7 @@ func (t *tool) pull(q queue, offset int64, most int32, tags string) (*pulled, er
 // scan reads a queue from offset lo on, up to and without hi.
 func (t *tool) scan(q queue, lo, hi int64, tags string, f func(*msg) error) error {
 	for lo < hi {
-		p, err := t.pull(q, lo, maxBatch, tags)
+		p, err := t.pull(toolsGroup, q, lo, maxBatch, tags)
 		if err != nil {
 			return err
 		}
@@ -276,7 +276,7 @@ func (t *tool) consumeQueue(q queue, most int64) error {
 		hi = lo + most - 1
 	}
 	for lo <= hi {
-		p, err := t.pull(q, lo, int32(min(hi-lo+1, maxBatch)), "*")
+		p, err := t.pull(t.given.or("g", toolsGroup), q, lo, int32(min(hi-lo+1, maxBatch)), "*")
 		if err != nil {
 			return err
 		}

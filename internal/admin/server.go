@@ -251,10 +251,9 @@ func routed(d *body.TopicRouteData) (list []replica) {
 	return list
 }
 
-// routeOf lists the brokers of a topic. With -c, where a command has it, the route is that of another topic: the parent of a lite
-// topic, or the cluster, which is a topic too.
+// routeOf lists the brokers of a topic, or those of the route that was given instead.
 func (t *tool) routeOf(topic string) ([]replica, error) {
-	d, err := t.route(t.given.or("c", topic))
+	d, err := t.route(t.given.or(byRoute, topic))
 	if err != nil {
 		return nil, err
 	}
