@@ -41,7 +41,11 @@ func javaMap[K cmp.Ordered, V any](m map[K]V) string {
 
 // javaList formats a list.
 func javaList[T any](list []T) string {
-	return "[" + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(list), "[]")), ", ") + "]"
+	items := make([]string, len(list))
+	for i, v := range list {
+		items[i] = fmt.Sprint(v)
+	}
+	return "[" + strings.Join(items, ", ") + "]"
 }
 
 func topicText(c *body.TopicConfig) string {

@@ -34,7 +34,7 @@ func messages(data []byte, broker string) (list []*msg, err error) {
 		if err := m.view.Parse(data); err != nil {
 			return list, fmt.Errorf("malformed message: %w", err)
 		}
-		if m.body, err = unpacked(m.view.SysFlag(), m.view.Body()); err != nil {
+		if m.body, err = unpacked(m.view.SysFlag(), m.view.Body(), maxBody); err != nil {
 			return list, fmt.Errorf("message %s: %w", m.id(), err)
 		}
 		m.props = m.view.Properties().Map()
@@ -50,8 +50,8 @@ const (
 	packZstd = 0x200
 )
 
-// unpacked undoes the compression of a body.
-func unpacked(flag int32, data []byte) ([]byte, error) {
+// unpacked undoes the compression of a body. One of more than limit bytes is an error.
+func unpacked(flag int32, data []byte, limit int) ([]byte, error) {
 	if flag&message.FlagCompressed == 0 {
 		return data, nil
 	}
@@ -60,7 +60,7 @@ func unpacked(flag int32, data []byte) ([]byte, error) {
 	case packLZ4:
 		r = lz4.NewReader(bytes.NewReader(data))
 	case packZstd:
-		z, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody))
+		z, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)))
 		if err != nil {
 			return nil, err
 		}
@@ -73,8 +73,8 @@ func unpacked(flag int32, data []byte) ([]byte, error) {
 		}
 		r = z
 	}
-	all, err := io.ReadAll(io.LimitReader(r, maxBody+1))
-	if err == nil && len(all) > maxBody {
+	all, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err == nil && len(all) > limit {
 		err = errors.New("it is too large")
 	}
 	if err != nil {
@@ -113,16 +113,11 @@ func javaBytes(data []byte) string {
 	if len(data) == 0 {
 		return "null"
 	}
-	var b strings.Builder
-	b.WriteByte('[')
+	signed := make([]int8, len(data))
 	for i, c := range data {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%d", int8(c))
+		signed[i] = int8(c)
 	}
-	b.WriteByte(']')
-	return b.String()
+	return javaList(signed)
 }
 
 // describe prints a message as a block of lines, and writes its body to a file. withID tells whether the offset id is shown.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"net/netip"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 
+	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/message"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
@@ -208,15 +210,15 @@ func TestBodiesAreUnpacked(t *testing.T) {
 		flag int32
 		data []byte
 	}{"zlib, old": {0x1, z.Bytes()}, "zlib": {0x301, z.Bytes()}, "lz4": {0x101, l.Bytes()}, "zstd": {0x201, s.Bytes()}, "none": {0x300, plain}} {
-		got, err := unpacked(c.flag, c.data)
+		got, err := unpacked(c.flag, c.data, maxBody)
 		if err != nil || !bytes.Equal(got, plain) {
 			t.Errorf("%s: %.20q, %v", name, got, err)
 		}
 		if c.flag&1 != 0 {
-			if got, err := unpacked(c.flag, c.data[:len(c.data)/2]); err == nil {
+			if got, err := unpacked(c.flag, c.data[:len(c.data)/2], maxBody); err == nil {
 				t.Errorf("%s: half of it is read as %d bytes", name, len(got))
 			}
-			if _, err := unpacked(c.flag, plain); err == nil {
+			if _, err := unpacked(c.flag, plain, maxBody); err == nil {
 				t.Errorf("%s: text is taken for packed", name)
 			}
 		}
@@ -228,19 +230,27 @@ func TestBodiesAreUnpacked(t *testing.T) {
 }
 
 func TestHugeBodyIsRefused(t *testing.T) {
-	var b bytes.Buffer
-	w := zlib.NewWriter(&b)
-	chunk := make([]byte, 1<<20)
-	for range maxBody/len(chunk) + 1 {
-		if _, err := w.Write(chunk); err != nil {
+	var z, s bytes.Buffer
+	packed := map[int32]*bytes.Buffer{0x1: &z, 0x201: &s}
+	w, err := zstd.NewWriter(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []io.WriteCloser{zlib.NewWriter(&z), w} {
+		if _, err := w.Write(make([]byte, 2<<10)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unpacked(1, b.Bytes()); err == nil || !strings.Contains(err.Error(), "too large") {
-		t.Errorf("error %v", err)
+	for flag, b := range packed {
+		if got, err := unpacked(flag, b.Bytes(), 1<<10); err == nil {
+			t.Errorf("flag %#x: %d bytes", flag, len(got))
+		}
+		if got, err := unpacked(flag, b.Bytes(), 2<<10); err != nil || len(got) != 2<<10 {
+			t.Errorf("flag %#x: %d bytes, %v", flag, len(got), err)
+		}
 	}
 }
 
@@ -249,7 +259,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x5b\xda\xa3\x20\xa7"), int32(1))
 	f.Fuzz(func(t *testing.T, data []byte, flag int32) {
 		_, _ = messages(data, "b")
-		_, _ = unpacked(flag|1, data)
+		_, _ = unpacked(flag|1, data, 1<<20)
 	})
 }
 
@@ -474,5 +484,51 @@ func TestNewIDHoldsTheTime(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+func TestCharsets(t *testing.T) {
+	for name, want := range map[string]string{"": "\xe9", "utf-8": "\xe9", "ISO-8859-1": "é"} {
+		if got, err := charset(name, []byte{0xe9}); err != nil || got != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if _, err := charset("GBK", nil); err == nil {
+		t.Error("GBK is taken")
+	}
+}
+
+func TestGroupTextOfAllMembers(t *testing.T) {
+	got := groupText(&body.SubscriptionGroupConfig{GroupName: "G", SubscriptionDataSet: []body.SimpleSubscriptionData{{Topic: "T", ExpressionType: "TAG", Expression: "*", Version: 1}},
+		GroupRetryPolicy: body.GroupRetryPolicy{Type: body.RetryCustomized, CustomizedRetryPolicy: &body.CustomizedRetryPolicy{Next: []int64{1000, 5000}}}})
+	for _, want := range []string{"customizedRetryPolicy=CustomizedRetryPolicy{next=[1000, 5000]}}", "subscriptionDataSet=[SimpleSubscriptionData{topic='T', expressionType='TAG', expression='*', version=1}]"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nlacks %s", got, want)
+		}
+	}
+}
+
+// TestIntervalRepeats: a command with an interval goes on until it is interrupted, and that is no failure.
+func TestIntervalRepeats(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	rounds := 0
+	_, _, err := playWith(t, nil, func(tool *tool) error {
+		tool.ctx = ctx
+		clk := tool.clk.(*clock.Manual)
+		return tool.every(2, func() error {
+			if rounds++; rounds == 3 {
+				interrupt()
+				return nil
+			}
+			go func() { // every waits on the clock only after this returns
+				clk.BlockUntil(1)
+				clk.Advance(2 * time.Second)
+			}()
+			return nil
+		})
+	})
+	if err != nil || rounds != 3 {
+		t.Errorf("%d rounds, %v", rounds, err)
 	}
 }
