@@ -11,7 +11,6 @@ import (
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message"
-	"github.com/castor-mq/castor/store/commitlog"
 )
 
 // BenchmarkOpen measures starts: of a new store, of one that was stopped in order, and of one whose process was killed.
@@ -87,5 +86,4 @@ func fillBytes(b *testing.B, s *testStore, total, body int) {
 		total -= d.Size()
 	}
 	s.Advance()
-	_ = commitlog.ErrFull
 }
