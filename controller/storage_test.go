@@ -127,6 +127,19 @@ func TestStorageTakesSnapshotOfLeader(t *testing.T) {
 	}
 }
 
+// TestSnapshotReplacesTheLog: what a deposed leader had left behind it must not come back.
+func TestSnapshotReplacesTheLog(t *testing.T) {
+	s := open(t, t.TempDir())
+	save(t, s, hard(1, 1, 1), nil, entry(1, 1, "a"), entry(2, 1, "b"), entry(3, 1, "c"), entry(4, 1, "d"))
+	save(t, s, hard(3, 0, 2), snapshotAt(2, 3, "state"))
+	for range 2 {
+		if first, got := texts(t, s); first != 3 || got != nil {
+			t.Errorf("log from %d: %v", first, got)
+		}
+		s = reopen(t, s)
+	}
+}
+
 func TestStorageInUse(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
