@@ -218,7 +218,7 @@ const (
 func (s *Store) rebuild(plan recoveryPlan, java *javaImport, end int64) (read int64, err error) {
 	d := &s.dispatcher
 	d.queuesFrom, d.indexFrom, d.java = min(plan.queues, end), min(plan.index, end), java
-	if err := s.dropBeyond(plan, d); err != nil {
+	if err := s.dropBeyond(plan, d, end); err != nil {
 		return 0, err
 	}
 	from := min(d.queuesFrom, d.indexFrom, plan.state, end)
@@ -275,9 +275,11 @@ func (s *Store) rebuildTo(at, to, end int64) (int64, error) {
 }
 
 // dropBeyond takes from queues and index what will be dispatched again.
-func (s *Store) dropBeyond(plan recoveryPlan, d *dispatcher) error {
+func (s *Store) dropBeyond(plan recoveryPlan, d *dispatcher, end int64) error {
 	if plan.reset {
-		s.log.Info("consume queues are built anew from the log", zap.Int64("from", d.queuesFrom))
+		if end > d.queuesFrom {
+			s.log.Info("consume queues are built anew from the log", zap.Int64("from", d.queuesFrom), zap.Int64("to", end))
+		}
 		if err := s.Queues.Reset(s.Log.Min()); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 
 const (
 	// memoryUnits is how many written units may stay in memory for readers, of all queues together.
-	memoryUnits = 1 << 20
+	memoryUnits = 1 << 19
 	// minKeep is how many of them each queue keeps in any case.
 	minKeep = 4 * chunkUnits
 	// flushUnits is how many units one write moves.
