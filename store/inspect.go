@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -84,6 +86,7 @@ func Inspect(cfg Config, fsys vfs.FS, progress func(offset, end int64)) (*Inspec
 func (i *Inspection) readLog(log *commitlog.Log, queues *queue.Set, cp checkpoint, progress func(offset, end int64)) {
 	limit := log.End()
 	var at int64
+	wrong := map[string][]string{} // by topic: what is wrong unless the topic was deleted later
 	end, err := log.Scan(log.Min(), limit, func(offset int64, v *message.View) error {
 		at = offset
 		if err := v.Verify(offset); err != nil {
@@ -93,23 +96,47 @@ func (i *Inspection) readLog(log *commitlog.Log, queues *queue.Set, cp checkpoin
 		if progress != nil && i.Records%500_000 == 0 {
 			progress(offset, limit)
 		}
-		if offset >= cp.soft || string(v.Topic()) == state.Topic || v.SysFlag()&message.FlagTransactionMask == message.FlagPrepared || v.SysFlag()&message.FlagTransactionMask == message.FlagRollback {
-			return nil
+		if string(v.Topic()) == state.Topic {
+			return state.Each(v.Body(), func(c state.Change) error {
+				if c.Kind == state.KindTopicDelete || c.Kind == state.KindDeletedBefore {
+					delete(wrong, c.Topic)
+				}
+				return nil
+			})
 		}
-		q := queues.Get(string(v.Topic()), v.QueueID())
-		if q == nil || v.QueueOffset() < q.Min() {
-			return nil // deleted or expired
-		}
-		if u, err := q.At(v.QueueOffset()); err != nil || u.Phy != offset {
-			i.problem("queue %s-%d: offset %d should be the record at %d, but is %+v (%v); stop the broker and delete consumequeue and %s to have the queues rebuilt",
-				v.Topic(), v.QueueID(), v.QueueOffset(), offset, u, err, checkpointFile)
+		if offset < cp.soft {
+			if text := checkUnit(queues, offset, v); text != "" && len(wrong[string(v.Topic())]) < maxProblems {
+				wrong[string(v.Topic())] = append(wrong[string(v.Topic())], text)
+			}
 		}
 		return nil
 	})
 	i.LogEnd = end
+	for _, topic := range slices.Sorted(maps.Keys(wrong)) {
+		for _, text := range wrong[topic] {
+			i.problem("%s", text)
+		}
+	}
 	if err != nil && !log.ZeroFrom(end) {
 		i.problem("the log is not readable from %d on (last record at %d): %v; a torn record at the very end is cut by the next start, anything else must be restored", end, at, err)
 	}
+}
+
+// checkUnit tells what is wrong with the unit of a record, nothing if it is right or the record need not have one.
+func checkUnit(queues *queue.Set, offset int64, v *message.View) string {
+	if t := v.SysFlag() & message.FlagTransactionMask; t == message.FlagPrepared || t == message.FlagRollback {
+		return ""
+	}
+	q := queues.Get(string(v.Topic()), v.QueueID())
+	if q == nil || v.QueueOffset() < q.Min() {
+		return "" // deleted or expired
+	}
+	u, err := q.At(v.QueueOffset())
+	if err == nil && u.Phy == offset {
+		return ""
+	}
+	return fmt.Sprintf("queue %s-%d: offset %d should be the record at %d, but is %+v (%v); stop the broker and delete consumequeue and %s to have the queues rebuilt",
+		v.Topic(), v.QueueID(), v.QueueOffset(), offset, u, err, checkpointFile)
 }
 
 func (i *Inspection) readState(path string, fsys vfs.FS) error {

@@ -1,0 +1,41 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/castor-mq/castor/internal/vfs"
+	"github.com/castor-mq/castor/store/state"
+)
+
+func TestInspect(t *testing.T) {
+	cfg := testConfig(t.TempDir(), false)
+	s := openStore(t, cfg, vfs.OS{})
+	for range 30 {
+		s.put("Deleted", 0, "k", 3000)
+		s.put("T", 1, "k", 3000)
+	}
+	w := make(waitErr, 1)
+	if err := s.Propose(w, state.TopicDelete("Deleted")); err != nil {
+		t.Fatal(err)
+	}
+	<-w
+	s.put("Deleted", 0, "k", 10)
+	s.stop()
+	in, err := Inspect(cfg, vfs.OS{}, nil)
+	if err != nil || len(in.Problems) > 0 || !in.Clean || in.Records != 62 || in.Queues != 2 || in.RecoverFor != 0 {
+		t.Fatalf("%+v %v", in, err)
+	}
+	f, err := os.OpenFile(filepath.Join(cfg.Root, "consumequeue", "T", "1", "00000000000000000000"), os.O_RDWR, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte{1}, 5*20+3)
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in, err = Inspect(cfg, vfs.OS{}, nil); err != nil || len(in.Problems) != 1 {
+		t.Fatalf("%+v %v", in, err)
+	}
+}
