@@ -46,6 +46,8 @@ func runDev(ctx context.Context, args []string) error {
 		}
 		defer os.RemoveAll(tmp) //nolint:errcheck // a temporary folder
 		*dir = tmp
+	} else if err := os.MkdirAll(*dir, 0o755); err != nil {
+		return err
 	}
 	c, err := startDev(ctx, *dir, *namePort, *port)
 	if err != nil {
