@@ -55,6 +55,7 @@ func (n *narrow) send(p []byte, deadline time.Time) error {
 	return nil
 }
 
+func (n *narrow) abort() { n.close() }
 func (n *narrow) close() { n.once.Do(func() { close(n.closed) }) }
 
 // replies parses the whole frames that were sent: the opaque of each.

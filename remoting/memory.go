@@ -91,7 +91,7 @@ func (s *Server) shedOldest() {
 			break
 		}
 		k.c.doomed.Store(true)
-		k.c.Close()
+		k.c.tr.abort()
 		closed++
 		total -= k.bytes
 	}

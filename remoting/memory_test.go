@@ -2,8 +2,11 @@ package remoting
 
 import (
 	"bytes"
+	"errors"
 	"net"
+	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -72,5 +75,18 @@ func TestKeptOutputIsAccountedFor(t *testing.T) {
 		}
 		_ = deaf.Close()
 		eventually(t, "nothing is kept", func() bool { return srv.kept.Load() == 0 })
+	})
+}
+
+// TestPeerThatOnlyWritesLearnsOfTheEnd: one that sends nonsense and does not read is not left waiting for room.
+func TestPeerThatOnlyWritesLearnsOfTheEnd(t *testing.T) {
+	onBothLoops(t, func(t *testing.T, loop string) {
+		srv, _ := startServer(t, ServerConfig{Loop: loop}, table(echoTable...))
+		nc := dialRaw(t, srv.at())
+		_ = nc.SetWriteDeadline(time.Now().Add(20 * time.Second))
+		_, err := nc.Write(make([]byte, 64<<20)) // the length 0 ends the stream
+		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("written: %v", err)
+		}
 	})
 }

@@ -31,6 +31,9 @@ type transport interface {
 	send(p []byte, deadline time.Time) error
 	// close ends the stream; the reader then calls Conn.onClosed.
 	close()
+	// abort is close by reset: what is not sent yet is dropped, and a peer that only writes learns of the end, too. After an
+	// orderly end such a peer can wait for room for a minute, and the kernel keeps what it has sent for as long.
+	abort()
 }
 
 var outputs = sync.Pool{New: func() any { return &header.Writer{Buf: make([]byte, 0, 16<<10)} }}
@@ -67,7 +70,7 @@ func (c *Conn) limit(pending int, err error) error {
 	if pending <= c.maxPending {
 		return err
 	}
-	c.Close()
+	c.tr.abort()
 	return fmt.Errorf("%w: the peer left %d bytes unread", ErrClosed, pending)
 }
 
@@ -185,7 +188,7 @@ func (c *Conn) drain(w *header.Writer, n int) {
 		err := c.sendAll(w.Buf[n:])
 		c.putOutput(w)
 		if err != nil {
-			c.Close()
+			c.tr.abort()
 			return
 		}
 		c.mu.Lock()
@@ -199,7 +202,7 @@ func (c *Conn) drain(w *header.Writer, n int) {
 	held := c.held
 	c.mu.Unlock()
 	if held && c.resume() != nil {
-		c.Close()
+		c.tr.abort()
 	}
 }
 

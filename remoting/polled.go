@@ -88,12 +88,20 @@ func (p *polled) send(b []byte, deadline time.Time) error {
 
 // close shuts the socket down; netpoll then sees the hang-up and frees the connection. Its own Close must not be used while the
 // poller knows the connection: it waits for the poller to be done with it, and the poller may be what calls.
-func (p *polled) close() {
+func (p *polled) close() { p.end(false) }
+
+func (p *polled) abort() { p.end(true) }
+
+func (p *polled) end(reset bool) {
 	p.gate.RLock()
 	defer p.gate.RUnlock()
-	if !p.shut {
-		_ = unix.Shutdown(p.fd, unix.SHUT_RDWR) // ENOTCONN if the peer was first
+	if p.shut {
+		return
 	}
+	if reset { // when netpoll closes the descriptor
+		_ = unix.SetsockoptLinger(p.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	}
+	_ = unix.Shutdown(p.fd, unix.SHUT_RDWR) // ENOTCONN if the peer was first
 }
 
 // closing runs before netpoll closes the descriptor.
@@ -133,7 +141,7 @@ func (s *Server) servePolled(nc *net.TCPConn) {
 		if err := p.onRequest(c); err != nil {
 			p.bad = true
 			s.badStream(c, err)
-			p.close()
+			p.abort()
 		}
 		return nil
 	})

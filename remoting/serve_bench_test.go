@@ -15,6 +15,7 @@ type sink struct{ n int }
 func (s *sink) trySend(p []byte) (int, error)    { s.n += len(p); return len(p), nil }
 func (s *sink) send(p []byte, _ time.Time) error { s.n += len(p); return nil }
 func (s *sink) close()                           {}
+func (s *sink) abort()                           {}
 
 func sinkConn(h Handler) *Conn {
 	addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}

@@ -304,6 +304,7 @@ func (s *Server) serveStream(c *Conn, stream net.Conn, nc *net.TCPConn) {
 	s.handler.Opened(c)
 	if err := readStream(c, stream); err != nil {
 		s.badStream(c, err)
+		reset(stream)
 	}
 	_ = stream.Close()
 	s.remove(c)

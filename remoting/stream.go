@@ -1,6 +1,7 @@
 package remoting
 
 import (
+	"crypto/tls"
 	"net"
 	"syscall"
 	"time"
@@ -56,6 +57,27 @@ func (s *stream) send(p []byte, deadline time.Time) error {
 }
 
 func (s *stream) close() { _ = s.nc.Close() }
+
+func (s *stream) abort() { reset(s.nc) }
+
+// reset ends the TCP connection under nc without a word, also one that is encrypted.
+func reset(nc net.Conn) {
+	for {
+		switch c := nc.(type) {
+		case *tls.Conn:
+			nc = c.NetConn()
+		case bufferedConn:
+			nc = c.Conn
+		case *net.TCPConn:
+			_ = c.SetLinger(0)
+			_ = c.Close()
+			return
+		default:
+			_ = nc.Close()
+			return
+		}
+	}
+}
 
 // Sizes of a stream's read buffer: it grows while reads fill it.
 const (
