@@ -96,16 +96,29 @@ const manualPasses = 20 // CleanCommitLogService.MAX_MANUAL_DELETE_FILE_TIMES
 // LogCapacity returns the size of the commit log's partition and what is free of it, in bytes.
 func (s *Store) LogCapacity() (total, free int64, err error) { return s.fs.Usage(s.cfg.CommitLogDir) }
 
-// DiskUsed tells how full the partitions of the log and of the other files are, in percent, rounded up.
+// DiskUsed tells how full the partitions of the log and of the other files are, in percent, rounded up. What has been deleted counts
+// as free at once.
 func (s *Store) DiskUsed() (log, rest int) {
-	used := func(path string) int {
-		total, avail, err := s.fs.Usage(path)
-		if err != nil || total == 0 {
-			return 0
-		}
-		return int((100*(total-avail) + total - 1) / total)
+	unfreed := s.Log.Unfreed()
+	logTotal, logFree, err := s.fs.Usage(s.cfg.CommitLogDir)
+	if err == nil {
+		log = percentUsed(logTotal, logFree+unfreed)
 	}
-	return used(s.cfg.CommitLogDir), used(s.cfg.Root)
+	total, free, err := s.fs.Usage(s.cfg.Root)
+	if err == nil && total == logTotal { // the same partition
+		free += unfreed
+	}
+	if err == nil {
+		rest = percentUsed(total, free)
+	}
+	return log, rest
+}
+
+func percentUsed(total, free int64) int {
+	if total <= 0 {
+		return 0
+	}
+	return int((100*max(0, total-free) + total - 1) / total)
 }
 
 // Clean makes one pass: it deletes what may go (with manual regardless of the hour) and sets or clears the state of a full disk.

@@ -51,7 +51,7 @@ type usageFS struct {
 }
 
 func (u *usageFS) Usage(string) (total, avail int64, err error) {
-	return 1000, 1000 - 10*u.percent.Load(), nil
+	return 100 << 40, (100 - u.percent.Load()) << 40, nil
 }
 
 func TestRetentionByTime(t *testing.T) {

@@ -325,7 +325,8 @@ func (s *Store) Run(ctx context.Context) error {
 	g.Go("commit log prepare", s.Log.RunPrepare)
 	g.Go("commit log flush", func(ctx context.Context) error {
 		return s.Log.RunFlush(ctx, func() time.Duration { return s.live.Load().flushInterval }, func() {
-			if s.live.Load().syncFlush || s.Log.Poisoned() != nil {
+			// With ASYNC_FLUSH there is something to do only if the appender's own Write has failed.
+			if s.live.Load().syncFlush || s.Log.Poisoned() != nil || s.Log.End() > s.Dispatched() {
 				s.Advance()
 			}
 		})

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/castor-mq/castor/message"
@@ -35,6 +36,8 @@ type piece struct {
 	n  int
 }
 
+var errEmpty = errors.New("commit log: nothing to append")
+
 // maxBatch is how many bytes may wait to be written; more than that are refused until the disk has caught up.
 const maxBatch = 32 << 20
 
@@ -44,6 +47,9 @@ func (l *Log) Append(entries []Entry) (end int64, err error) {
 	total := 0
 	for i := range entries {
 		total += entries[i].Draft.Size()
+	}
+	if len(entries) == 0 {
+		return 0, errEmpty
 	}
 	if int64(total)+message.BlankSize > l.cfg.SegmentSize {
 		return 0, fmt.Errorf("%w: %d bytes", ErrTooLarge, total)

@@ -121,7 +121,7 @@ type deleted struct {
 }
 
 // deletedGrace is how long a deleted segment stays open for reads that are under way.
-const deletedGrace = 10 * time.Second
+const deletedGrace = time.Second
 
 // Open lists and checks the segments in cfg.Dir. The log can be read at once; Recover must run before the first append.
 func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Log, error) {
@@ -326,11 +326,11 @@ func (l *Log) deletedAt(offset int64) *segment {
 	return nil
 }
 
-// buried tells whether there are deleted segments to close.
-func (l *Log) buried() bool {
+// Unfreed is how many bytes of deleted segments the disk does not have back yet, since they are still open.
+func (l *Log) Unfreed() int64 {
 	l.list.Lock()
 	defer l.list.Unlock()
-	return len(l.deleted) > 0
+	return int64(len(l.deleted)) * l.cfg.SegmentSize
 }
 
 // closeDeleted closes the segments that were deleted long enough before now.

@@ -26,7 +26,7 @@ func (l *Log) RunPrepare(ctx context.Context) error {
 			return nil
 		case <-l.wantPrep:
 		case <-tick.C:
-			if !l.full.Load() && !l.buried() {
+			if !l.full.Load() && l.Unfreed() == 0 {
 				continue
 			}
 		}
