@@ -177,7 +177,7 @@ func TestClientTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := heap()
-	n := size(100, 20)
+	n := size(100, 8)
 	peers := []*peer{dial(t, c.addr()), dial(t, c.addr())}
 	c.once(20, func() {
 		for beats := range n {
@@ -308,7 +308,7 @@ func TestManyHeldPulls(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.must(code.PullMessage, pullHeader(victim, 0, 0), nil)
-	const n, held = 50_000, 20_000
+	const n, held = 25_000, 20_000
 	h := pullHeader(victim, 0, 1)
 	h.SysFlag, h.SuspendTimeoutMillis, h.Subscription = 6, 60_000, "nobody"
 	p := dial(t, c.addr())
@@ -346,11 +346,11 @@ func TestLongLists(t *testing.T) {
 	before := heap()
 	lists := map[string]fields{}
 	for _, unit := range []string{"BenchmarkTest;", ";", ",", "x,", "+a=b,", "-a,"} {
-		lists[unit] = fields{"consumerGroup", group, "topic", victim, "topicList", strings.Repeat(unit, 8<<20/len(unit)), "filterGroups", strings.Repeat(unit, 6<<20/len(unit)), "compareGroup", group,
+		lists[unit] = fields{"consumerGroup", group, "topic", victim, "topicList", strings.Repeat(unit, size(8<<20, 1<<20)/len(unit)), "filterGroups", strings.Repeat(unit, size(6<<20, 1<<20)/len(unit)), "compareGroup", group,
 			"attributes", strings.Repeat(unit, 1<<20/len(unit)), "readQueueNums", "1", "writeQueueNums", "1", "perm", "6", "topicFilterType", "SINGLE_TAG"}
 	}
 	codes := []code.Request{code.GetConsumeStats, code.QueryCorrectionOffset, code.UpdateAndCreateTopic}
-	c.while(20, func() {
+	c.while(5, func() {
 		var wg sync.WaitGroup
 		for _, rc := range codes {
 			for _, f := range lists {

@@ -246,6 +246,32 @@ func recordInside(c *cluster, text []byte) int64 {
 	return 0
 }
 
+// TestForgedCounts: how often a message has been consumed is what its producer says. Sent back it waits, or is dead, whatever that is.
+func TestForgedCounts(t *testing.T) {
+	c := start(t, nil)
+	for _, count := range []int32{-1 << 31, -100, -4, -3, -1, 15, 16, 17, 1<<31 - 2, 1<<31 - 1} {
+		h := sendHeader(victim, 0, "DELAY\x01x\x02MAX_RECONSUME_TIMES\x01-1\x02")
+		h.ReconsumeTimes = header.Some(count)
+		r := c.want(code.Success, code.SendMessage, h, []byte("x"))
+		var sent header.SendMessageResponse
+		if err := r.Decode(&sent); err != nil {
+			t.Fatal(err)
+		}
+		_, phy, err := message.ParseID(sent.MsgID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, limit := range []int32{0, 1<<31 - 1, -1 << 31} {
+			for _, level := range []int32{0, 1<<31 - 1, -1 << 31} {
+				c.want(code.Success, code.ConsumerSendMsgBack, &header.ConsumerSendMsgBackRequest{Offset: phy, Group: group, DelayLevel: level, MaxReconsumeTimes: header.Some(limit)}, nil)
+			}
+		}
+		h.Topic = "%RETRY%" + group // a consumer's own send-back
+		c.must(code.SendMessage, h, []byte("x"))
+	}
+	c.checkAll()
+}
+
 // TestForgedOffsets: offsets, resets and locks of the broker's own topics.
 func TestForgedOffsets(t *testing.T) {
 	c := start(t, nil)

@@ -318,7 +318,7 @@ func mustField(t *testing.T, cmd interface{ Ext(string) (string, bool) }, key st
 // TestLongNamesInRemarks: an answer repeats little of what was sent.
 func TestLongNamesInRemarks(t *testing.T) {
 	c := start(t, nil)
-	long := strings.Repeat("x", 1<<20)
+	long := strings.Repeat("x", size(1<<20, 64<<10))
 	p := dial(t, c.addr())
 	for _, rc := range served(t, c.addr()) {
 		var f fields

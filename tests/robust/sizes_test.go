@@ -164,7 +164,7 @@ func TestHugeBatches(t *testing.T) {
 	}
 	tiny := bytes.Repeat(item(22, 0, "", 0, ""), maxBody/22)
 	before := heap()
-	c.while(5, func() {
+	c.once(5, func() {
 		for range size(10, 1) {
 			r := c.must(code.SendBatchMessage, batchHeader(victim, ""), tiny)
 			switch code.Response(r.Code) {
