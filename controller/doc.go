@@ -4,8 +4,9 @@
 //
 // [State] (fsm.go, elect.go) is the replicated state: a pure machine whose commands carry everything that the leader knew when
 // it asked, so that every member comes to the same result. [Liveness] (liveness.go) is the table of heartbeats, as pure; plan
-// (oversee.go) says from both which elections are due. The node (node.go, storage.go, members.go, begin.go) is one member of an
-// etcd-raft quorum; [Server] (server.go, api.go, notify.go, transport.go) serves brokers and tools around it.
+// (oversee.go) says from both which elections are due. The node (node.go, callers.go, apply.go, storage.go, members.go,
+// begin.go) is one member of an etcd-raft quorum; [Server] (server.go, api.go, admin.go, notify.go, transport.go) serves brokers and
+// tools around it. DESIGN.md says why.
 //
 // # Invariants
 //
@@ -19,11 +20,11 @@
 //
 // # Sets after an election
 //
-// The new set is the old set without its dead, if the new master can start with that. A Java broker cannot: it cuts an
-// incomplete message off the end of its log only when the set is itself alone (AutoSwitchHAService.truncateInvalidMsg looks at
-// the confirm offset, which other members hold back), and would write behind the fragment. So a broker has to say that it can, by the ext field inheritsSyncStateSet of its
-// registration; for others the set becomes the new master, as with Java's controller. A broker that also says minInSyncReplicas
-// promises to confirm nothing with fewer; replicas that leave such a set below that stay eligible.
+// The new set is the old set without its dead, if the new master can start with that. A Java broker cannot: with a set of more
+// than itself it does not cut an incomplete message off the end of its log (DESIGN.md). So a broker has to say that it can, by
+// the ext field inheritsSyncStateSet of its registration; for others the set becomes the new master, as with Java's controller.
+// A broker that also says minInSyncReplicas promises to confirm nothing with fewer; replicas that leave such a set below that
+// stay eligible.
 //
 // # Quorum
 //
@@ -35,14 +36,15 @@
 //
 // # Goroutines
 //
-// All in Server.Run's group: the remoting server, the quorum (one, owns raft and writes State), the overseer (elections, reports to the leader), one line per other
-// controller, three for notifications, one worker for the configuration, probes of brokers whose connection ended, the metrics.
+// All in Server.Run's group: the remoting server, the quorum (one, owns raft and writes State), the overseer (elections, reports
+// to the leader), one line per other controller, three for notifications, one worker for the configuration, probes of brokers
+// whose connection ended, the metrics.
 // Locks: node.mu before Server.mu; neither is held over I/O.
 //
 // # Formats
 //
-// raft.db in controllerStorePath is a bbolt file: bucket raft (format, owner, hard, snapshot) and bucket log (big-endian index →
-// entry), every value behind a CRC-32C. Entries and snapshots begin with a version; see codec.go.
+// raft.db in controllerStorePath is a bbolt file: bucket raft (format, owner, hard, snapshot) and bucket log (big-endian
+// index → entry), every value behind a CRC-32C. Entries and snapshots begin with a version; see codec.go.
 //
 // Java: org.apache.rocketmq.controller. Start reading at fsm.go, then api.go.
 package controller

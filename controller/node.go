@@ -2,10 +2,9 @@ package controller
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +13,6 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/castor-mq/castor/internal/clock"
 )
@@ -101,18 +99,7 @@ type node struct {
 	leading  bool
 	fresh    int  // entries since the last snapshot
 	joining  bool // a Join is on its way
-}
-
-// waiter is a caller that waits for the quorum.
-type waiter struct {
-	done  func(Result, error)
-	until int // ticks
-	since time.Time
-}
-
-type read struct {
-	index   uint64
-	waiters []waiter
+	replayed bool // what the disk held is applied
 }
 
 // newNode restores the state from the storage.
@@ -157,6 +144,7 @@ func (n *node) run(ctx context.Context) error {
 	if err := n.settle(); err != nil {
 		return err
 	}
+	n.replayed = true
 	n.checkMembers()
 	if v := n.conf.GetVoters(); len(v) == 1 && v[0] == n.id {
 		_ = n.rn.Campaign() // there is nobody to wait for; if it fails the clock will see to it
@@ -180,12 +168,19 @@ func (n *node) run(ctx context.Context) error {
 	}
 }
 
-// checkMembers says when the file names other members than there are: it does not change the quorum.
+// checkMembers says when the file names other members than there are, which does not change the quorum, and when some members
+// would look for others on their own machines.
 func (n *node) checkMembers() {
 	known := n.state.quorum.Members
-	same := len(known) == len(n.Peers)
+	same, local := len(known) == len(n.Peers), 0
 	for _, m := range n.Peers {
 		same = same && known[raftID(m.ID)].ID == m.ID
+		if addr, err := netip.ParseAddrPort(m.Addr); err == nil && addr.Addr().IsLoopback() {
+			local++
+		}
+	}
+	if local > 0 && local < len(n.Peers) {
+		n.Log.Warn("controllerDLegerPeers holds loopback addresses beside others: brokers and controllers on other machines will not find those members")
 	}
 	if !same && len(known) > 0 {
 		n.Log.Warn("controllerDLegerPeers names other members than the quorum has; to change the quorum give them to the leader (mqadmin updateControllerConfig)",
@@ -240,67 +235,6 @@ func (n *node) step(msgs []*pb.Message) {
 			_ = n.rn.Step(m) // refuses what is out of place; the sender's next message sorts it out
 		}
 	})
-}
-
-// propose has the quorum carry out a command. done is called once, on the node's goroutine or the caller's, and must not
-// block. Its errors: errNotLeader, errBusy, errTimeout; a refusal is in the Result.
-func (n *node) propose(c Command, done func(Result, error)) {
-	w := waiter{done: done, since: n.Clock.Now()}
-	if !n.status.Load().Leading {
-		done(Result{}, errNotLeader)
-	} else if !n.post(func() { n.start(c, w) }) {
-		done(Result{}, errBusy)
-	}
-}
-
-func (n *node) start(c Command, w waiter) {
-	switch {
-	case !n.leading:
-		w.done(Result{}, errNotLeader)
-	case len(n.pending) >= n.Pending:
-		w.done(Result{}, errBusy)
-	default:
-		n.seq++
-		if n.rn.Propose(encodeCommand(ticket{n.Seed, n.seq}, c)) != nil { // it is about to hand over
-			w.done(Result{}, errNotLeader)
-			return
-		}
-		w.until = n.now + answerTicks
-		n.pending[n.seq] = w
-	}
-}
-
-// read calls done, like propose, when the state is at least as new as everything that was committed before the call.
-func (n *node) read(done func(error)) {
-	w := waiter{done: func(_ Result, err error) { done(err) }}
-	if !n.status.Load().Leading {
-		done(errNotLeader)
-	} else if !n.post(func() { n.queueRead(w) }) {
-		done(errBusy)
-	}
-}
-
-func (n *node) queueRead(w waiter) {
-	switch {
-	case !n.leading:
-		w.done(Result{}, errNotLeader)
-	case len(n.newReads) >= n.Pending:
-		w.done(Result{}, errBusy)
-	default:
-		w.until = n.now + answerTicks
-		n.newReads = append(n.newReads, w)
-	}
-}
-
-// askReadIndex asks once for all callers that have gathered.
-func (n *node) askReadIndex() {
-	if len(n.newReads) == 0 {
-		return
-	}
-	n.seq++
-	n.reads[n.seq] = n.newReads
-	n.newReads = nil
-	n.rn.ReadIndex(binary.BigEndian.AppendUint64(nil, n.seq))
 }
 
 // view shows the state as this member knows it. f must not keep what it is given but for the groups.
@@ -412,187 +346,6 @@ func (n *node) tendMembers() {
 	case s.leader != 0:
 		n.rn.TransferLeader(s.leader)
 	}
-}
-
-// ready does what raft asks for, in the order that its documentation demands.
-func (n *node) ready() error {
-	rd := n.rn.Ready()
-	if rd.MustSync || !raft.IsEmptySnap(rd.Snapshot) {
-		if err := n.Store.save(rd.HardState, rd.Snapshot, rd.Entries); err != nil {
-			return err
-		}
-	}
-	if !raft.IsEmptySnap(rd.Snapshot) {
-		if err := n.restore(rd.Snapshot); err != nil {
-			return err
-		}
-	}
-	for _, m := range rd.Messages {
-		n.Send(m.GetTo(), n.addr(m.GetTo()), m)
-	}
-	for _, e := range rd.CommittedEntries {
-		if err := n.apply(e); err != nil {
-			return err
-		}
-	}
-	for _, rs := range rd.ReadStates {
-		seq := binary.BigEndian.Uint64(rs.RequestCtx)
-		if ws := n.reads[seq]; ws != nil {
-			delete(n.reads, seq)
-			n.settled = append(n.settled, read{rs.Index, ws})
-		}
-	}
-	n.rn.Advance(rd)
-	n.finishReads()
-	n.publish()
-	return n.maybeCompact()
-}
-
-func (n *node) finishReads() {
-	n.settled = slices.DeleteFunc(n.settled, func(r read) bool {
-		if r.index > n.applied {
-			return false
-		}
-		fail(r.waiters, nil)
-		return true
-	})
-}
-
-func (n *node) restore(snap *pb.Snapshot) error {
-	state, err := Restore(snap.GetData())
-	if err != nil {
-		return err
-	}
-	n.mu.Lock()
-	n.state = state
-	n.mu.Unlock()
-	n.applied, n.conf, n.fresh = snap.GetMetadata().GetIndex(), snap.GetMetadata().GetConfState(), 0
-	n.Log.Info("state taken over from the leader", zap.Uint64("index", n.applied))
-	return nil
-}
-
-// snapshot is called by raft, on the node's goroutine.
-func (n *node) snapshot() (*pb.Snapshot, error) {
-	term, err := n.Store.Term(n.applied)
-	if err != nil {
-		return nil, err
-	}
-	index := n.applied
-	return &pb.Snapshot{Data: n.state.Snapshot(), Metadata: &pb.SnapshotMetadata{Index: &index, Term: &term, ConfState: n.conf}}, nil
-}
-
-func (n *node) apply(e *pb.Entry) error {
-	n.applied = e.GetIndex()
-	n.fresh++
-	if e.GetType() == pb.EntryConfChange {
-		return n.applyChange(e)
-	}
-	if len(e.GetData()) == 0 {
-		return nil // a new leader's first entry
-	}
-	t, c, err := decodeCommand(e.GetData())
-	if err != nil {
-		return fmt.Errorf("index %d: %w; a newer version must have written it", e.GetIndex(), err)
-	}
-	n.mu.Lock()
-	res := n.state.Apply(c)
-	n.mu.Unlock()
-	if t.run != n.Seed {
-		return nil
-	}
-	if n.Applied != nil {
-		n.Applied(res)
-	}
-	if w, ok := n.pending[t.seq]; ok {
-		delete(n.pending, t.seq)
-		n.finish(w, res, nil)
-	}
-	return nil
-}
-
-func (n *node) applyChange(e *pb.Entry) error {
-	cc := new(pb.ConfChange)
-	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
-		return fmt.Errorf("index %d: %w", e.GetIndex(), err)
-	}
-	n.conf = n.rn.ApplyConfChange(cc)
-	n.mu.Lock()
-	name := n.state.quorum.Members[cc.GetNodeId()]
-	err := n.state.changeMember(cc, n.conf)
-	if m, ok := n.state.quorum.Members[cc.GetNodeId()]; ok {
-		name = m
-	}
-	n.mu.Unlock()
-	n.Log.Info("quorum changed", zap.Stringer("change", cc.GetType()), zap.String("controller", name.ID), zap.String("address", name.Addr))
-	if cc.GetType() == pb.ConfChangeRemoveNode && cc.GetNodeId() == n.id {
-		n.Log.Warn("this controller was removed from the quorum; it can be stopped")
-	}
-	return err
-}
-
-// publish shows the status, and lets callers go whose leader this was.
-func (n *node) publish() {
-	basic := n.rn.BasicStatus()
-	s := &Status{
-		Role: basic.RaftState, Leading: basic.RaftState == raft.StateLeader, Term: basic.GetTerm(), Commit: basic.GetCommit(),
-		Applied: n.applied, Members: n.members(), handing: basic.LeadTransferee != raft.None,
-	}
-	if basic.Lead != raft.None {
-		s.Leader = n.member(basic.Lead)
-	}
-	old := n.status.Swap(s)
-	if old.Leader != s.Leader {
-		n.Log.Info("controller leader changed", zap.String("leader", s.Leader.ID), zap.Uint64("term", s.Term), zap.Bool("self", s.Leading))
-	}
-	if n.leading == s.Leading {
-		return
-	}
-	if n.leading = s.Leading; !n.leading {
-		n.failAll(errNotLeader)
-	}
-	if n.Led != nil {
-		n.Led(n.leading)
-	}
-}
-
-// maybeCompact cuts the log when it has grown.
-func (n *node) maybeCompact() error {
-	if n.fresh < n.Compact && n.Store.bytes < snapshotBytes || n.applied == 0 {
-		return nil
-	}
-	n.fresh = 0
-	return n.Store.compact(n.applied, n.conf, n.state.Snapshot())
-}
-
-func (n *node) finish(w waiter, res Result, err error) {
-	if n.Proposed != nil {
-		n.Proposed(n.Clock.Now().Sub(w.since), err)
-	}
-	w.done(res, err)
-}
-
-func fail(ws []waiter, err error) {
-	for _, w := range ws {
-		w.done(Result{}, err)
-	}
-}
-
-// failAll lets every caller go.
-func (n *node) failAll(err error) {
-	for _, w := range n.pending {
-		n.finish(w, Result{}, err)
-	}
-	clear(n.pending)
-	for _, ws := range n.reads {
-		fail(ws, err)
-	}
-	clear(n.reads)
-	for _, r := range n.settled {
-		fail(r.waiters, err)
-	}
-	n.settled = nil
-	fail(n.newReads, err)
-	n.newReads = nil
 }
 
 // members returns who belongs to the quorum, with addresses as the configuration gives them if it does.

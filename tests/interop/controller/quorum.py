@@ -74,6 +74,9 @@ class Quorum:
             process.kill()
             return process.wait()
 
+    def signal(self, name, how):
+        self.processes[name].send_signal(how)
+
     def stop(self):
         for name in list(self.processes):
             self.kill(name)
@@ -136,7 +139,7 @@ class Quorum:
             "namesrvAddr": self.address("namesrv"), "storePathRootDir": store, "storePathCommitLog": store / "commitlog",
             "mappedFileSizeCommitLog": 16 << 20, "diskMaxUsedSpaceRatio": 95, "enableControllerMode": "true",
             "controllerAddr": ";".join(map(self.address, self.controllers)), "allAckInSyncStateSet": "true",
-            "timerWheelEnable": "false", "registerNameServerPeriod": 10000, "waitTimeMillsInSendQueue": 5000}
+            "timerWheelEnable": "false", "controllerHeartBeatTimeoutMills": 3000, "registerNameServerPeriod": 10000, "waitTimeMillsInSendQueue": 5000}
 
 
 def request(port, code, body=b""):

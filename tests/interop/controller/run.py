@@ -119,6 +119,20 @@ def a_killed_master_is_replaced(w):
 
 
 @case
+def a_hung_master_is_replaced(w):
+    """Its connections stay open and nothing comes over them."""
+    old = w.quorum.master()
+    w.quorum.signal(old, signal.SIGSTOP)
+    took = wait("another master", lambda: w.quorum.master() not in (None, old), 20)
+    print(f"# another master after {took:.1f} s", flush=True)
+    w.send("after-hang", 120)
+    w.quorum.signal(old, signal.SIGCONT)
+    wait("the master that hung in sync again", lambda: w.quorum.in_sync() == w.quorum.brokers)
+    check(w.quorum.master() != old, "the master that hung took mastership back")
+    wait("all acknowledged messages at the consumer", w.all_arrived, 90)
+
+
+@case
 def the_leading_controller_is_killed(w):
     before = w.quorum.replicas()
     old = w.quorum.leader()
