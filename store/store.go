@@ -257,11 +257,7 @@ func (s *Store) ProposeBody(body []byte, w Waiter) error {
 func (s *Store) restarts(body []byte) (next []*int64, err error) {
 	err = state.Each(body, func(c state.Change) error {
 		if c.Kind == state.KindTopicDelete {
-			if t := s.Queues.Topic(c.Topic); t != nil {
-				for _, q := range t.Queues() {
-					next = append(next, &q.Next)
-				}
-			}
+			next = append(next, s.Queues.Counters(c.Topic)...)
 		}
 		return nil
 	})

@@ -199,6 +199,24 @@ func (s *Set) All() []*Queue {
 	return all
 }
 
+// Counters returns the Next of every queue that a topic has or had: somebody may still append through one of a deleted topic.
+func (s *Set) Counters(topic string) (next []*int64) {
+	s.mu.RLock()
+	t := s.topics[topic]
+	s.mu.RUnlock()
+	if t == nil {
+		return nil
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, q := range t.queues {
+		if q != nil {
+			next = append(next, &q.Next)
+		}
+	}
+	return next
+}
+
 // Remove empties a topic's queues and forgets them until one is made again (Q4); a later Flush deletes their files. logEnd is the end
 // of the record that deletes the topic.
 func (s *Set) Remove(topic string, logEnd int64) {
