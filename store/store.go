@@ -181,11 +181,8 @@ func (s *Store) Dispatched() int64 { return s.dispatched.Load() }
 
 // Writeable tells why nothing can be appended now, nil if it can.
 func (s *Store) Writeable() error {
-	if err := s.Log.Poisoned(); err != nil {
+	if err := s.dead(); err != nil {
 		return err
-	}
-	if err := s.broken.Load(); err != nil {
-		return *err
 	}
 	if s.diskFull.Load() || s.Log.Full() {
 		return ErrDiskFull
@@ -303,10 +300,18 @@ func (s *Store) advanceOnce() {
 	}
 	// Also without a move: a waiter may have been queued after its record was dispatched by somebody else.
 	s.waiters.release(s.dispatched.Load())
-	if err := s.Log.Poisoned(); err != nil { // nothing more will be confirmed
+	if err := s.dead(); err != nil { // nothing more will be confirmed
 		s.waiters.complete(err, func(*waiting) bool { return true })
 	}
 	s.batchEnd()
+}
+
+// dead tells why nothing will be appended any more, nil if it will.
+func (s *Store) dead() error {
+	if err := s.broken.Load(); err != nil {
+		return *err
+	}
+	return s.Log.Poisoned()
 }
 
 // fail refuses everything from now on.
@@ -322,7 +327,7 @@ func (s *Store) Run(ctx context.Context) error {
 	g.Go("commit log flush", func(ctx context.Context) error {
 		return s.Log.RunFlush(ctx, func() time.Duration { return s.live.Load().flushInterval }, func() {
 			// With ASYNC_FLUSH there is something to do only if the appender's own Write has failed.
-			if s.live.Load().syncFlush || s.Log.Poisoned() != nil || s.Log.End() > s.Dispatched() {
+			if s.live.Load().syncFlush || s.dead() != nil || s.Log.End() > s.Dispatched() {
 				s.Advance()
 			}
 		})
