@@ -154,8 +154,8 @@ func (l *locks) take(op *lockOp, group string, queues []body.MessageQueue, t rem
 	var changes []state.Change
 	l.mu.Lock()
 	for _, mq := range queues {
-		if mq.QueueID < 0 || len(mq.Topic) > maxGroupTopic {
-			continue
+		if t := l.b.topics.get(mq.Topic); t == nil || mq.QueueID < 0 || mq.QueueID >= max(t.ReadQueueNums, t.WriteQueueNums) {
+			continue // nothing to consume; Java grants whatever it is asked for
 		}
 		k := offsetKey{group, mq.Topic, mq.QueueID}
 		owner, expires, sure := l.ownerLocked(k, now)
@@ -254,8 +254,8 @@ func (l *locks) free(op *lockOp, keys []offsetKey, ok func(owner string, expires
 // held tells whether a client holds a queue of the group.
 func (l *locks) held(group string) bool {
 	now := l.b.clk.NowMs()
-	for _, lock := range l.b.store.State.Locks() {
-		if lock.Group == group && lock.ExpiresMs > now {
+	for _, lock := range l.b.store.State.LocksOfGroup(group) {
+		if lock.ExpiresMs > now {
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
 )
 
 func lockQueues(ids ...int32) (set []body.MessageQueue) {
@@ -19,6 +20,12 @@ func lockQueues(ids ...int32) (set []body.MessageQueue) {
 		set = append(set, body.MessageQueue{Topic: "t", BrokerName: "b", QueueID: id})
 	}
 	return set
+}
+
+// makeLockable makes the topic of lockQueues.
+func (b *testBroker) makeLockable() {
+	b.t.Helper()
+	b.client.ok(code.UpdateAndCreateTopic, &header.CreateTopicRequest{Topic: "t", ReadQueueNums: 10_000, WriteQueueNums: 10_000, Perm: permRead | permWrite}, nil)
 }
 
 // lock asks for queues and returns those that the client holds then.
@@ -40,6 +47,7 @@ func (p *peer) unlock(client string, ids ...int32) {
 func TestLocks(t *testing.T) {
 	clk := clock.NewManual(time.UnixMilli(1_700_000_000_000))
 	b := startBrokerAt(t, clk, nil)
+	b.makeLockable()
 	p := b.client
 	held := func(what string, got []int32, want ...int32) {
 		t.Helper()
@@ -82,6 +90,13 @@ func TestLocks(t *testing.T) {
 func TestLockRequestsThatAreRefused(t *testing.T) {
 	b := startBroker(t, nil)
 	p := b.client
+	if got := p.lock("one", 1); got != nil {
+		t.Errorf("locked %v of a topic that does not exist", got)
+	}
+	b.makeLockable()
+	if got := p.lock("one", 9_999, 10_000); len(got) != 1 {
+		t.Errorf("locked %v", got)
+	}
 	p.refused(code.LockBatchMQ, nil, "{", code.SystemError, "lock")
 	p.refused(code.LockBatchMQ, nil, &body.LockBatchRequestBody{ConsumerGroup: "g"}, code.InvalidParameter, "clientId")
 	p.refused(code.UnlockBatchMQ, nil, &body.UnlockBatchRequestBody{ClientID: "c"}, code.InvalidParameter, "consumerGroup")
@@ -131,6 +146,7 @@ func TestJudge(t *testing.T) {
 func TestLockModel(t *testing.T) {
 	clk := clock.NewManual(time.UnixMilli(1_700_000_000_000))
 	b := startBrokerAt(t, clk, nil)
+	b.makeLockable()
 	round := 0
 	rapid.Check(t, func(t *rapid.T) {
 		round++ // queues of their own for every check
@@ -184,6 +200,7 @@ func TestLockModel(t *testing.T) {
 // TestManyClientsAskAtOnce has many clients ask for one queue at the same time: one gets it.
 func TestManyClientsAskAtOnce(t *testing.T) {
 	b := startBroker(t, map[string]string{"flushDiskType": "SYNC_FLUSH"}) // records are confirmed later than they are appended
+	b.makeLockable()
 	const clients = 8
 	var all []*peer
 	for range clients {

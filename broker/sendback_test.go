@@ -205,6 +205,7 @@ func TestRetrySentAsAMessage(t *testing.T) {
 	if got[message.PropDelay] != "-1" || got[message.PropDLQOriginTopic] != "t" || got[message.PropDLQOriginID] != "KEY" {
 		t.Errorf("%v", got)
 	}
+	b.makeLockable()
 	p.lock("owner", 0)
 	send("g", 3, 3)
 	if len(b.all("%DLQ%g", 0)) != 2 {

@@ -88,6 +88,14 @@ func (t *Tables) Lock(group, topic string, queueID int32) (Lock, bool) {
 // Locks returns all locks by group, topic and queue.
 func (t *Tables) Locks() []Lock { return list(&t.locks, "", "", valueOf) }
 
+// LocksOfGroup returns the locks of a group by topic and queue.
+func (t *Tables) LocksOfGroup(group string) []Lock {
+	if group == "" {
+		return nil
+	}
+	return list(&t.locks, group, "", valueOf)
+}
+
 // DelayOffset returns how far the messages of a delay level are delivered.
 func (t *Tables) DelayOffset(level int32) (int64, bool) { return t.delays.get(key{queueID: level}) }
 
