@@ -195,7 +195,7 @@ func TestInflatedRegistrations(t *testing.T) {
 	bomb := deflated(bytes.Repeat([]byte{0}, 48<<20))
 	t.Logf("48 MiB in %d bytes", len(bomb))
 	before := heap()
-	c.while(5, func() {
+	c.once(5, func() {
 		cmd := p.ask(header.Binary, int32(code.RegisterBroker), fields{"brokerName", "b2", "brokerAddr", "127.0.0.1:1", "clusterName", "x", "haServerAddr", "", "brokerId", "0", "compressed", "true"}, bomb)
 		if got := code.Response(cmd.Code); got != code.InvalidParameter && got != code.SystemError {
 			t.Errorf("answered %s", got)
