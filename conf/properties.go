@@ -150,8 +150,10 @@ func (s *scanner) next(dst []byte) ([]byte, token, error) {
 			}
 			return append(dst, c), token{plain, c}, nil
 		}
-		if s.off == len(s.text) {
-			break // a backslash at the end of the file means nothing
+		if s.off == len(s.text) { // a backslash at the end of the file means nothing and is part of nothing
+			s.off--
+			s.text = s.text[:s.off]
+			break
 		}
 		if !isNewline(s.text[s.off]) {
 			dst, err := s.escape(dst)
@@ -243,7 +245,7 @@ func appendEscaped(dst []byte, text string, isKey bool) []byte {
 			dst = append(dst, '\\', 'n')
 		case r == '\r':
 			dst = append(dst, '\\', 'r')
-		case r == '\\', r == ' ' && (isKey || i == 0), isKey && (r == '=' || r == ':' || r == '#' || r == '!'):
+		case r == '\\', (r == ' ' || r == '=' || r == ':') && (isKey || i == 0), isKey && (r == '#' || r == '!'):
 			dst = append(dst, '\\', byte(r))
 		case r >= ' ' && r <= '~':
 			dst = append(dst, byte(r))
@@ -303,8 +305,8 @@ func EditProperties(text []byte, changes map[string]string) ([]byte, error) {
 // endLine makes sure that what is appended to text begins a line of its own, even if text ends with a joining backslash.
 func endLine(text []byte) []byte {
 	natural := bytes.TrimRight(text, "\r\n")
-	if len(natural) == len(text) && len(text) > 0 {
-		text = append(text, '\n')
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(text, '\n') // also after a CR: with what follows it might make one line end
 	}
 	if bytes.HasSuffix(natural, []byte{'\\'}) {
 		text = append(text, '\n')
