@@ -108,7 +108,7 @@ func newLogger(f *serverFlags) (*zap.Logger, error) {
 	}
 	c := zap.NewProductionConfig()
 	c.Level = level
-	c.Sampling = nil
+	c.Sampling = &zap.SamplingConfig{Initial: 100, Thereafter: 1000} // per second and message: what peers do wrong must not fill the disk
 	c.DisableStacktrace = true
 	c.EncoderConfig.EncodeTime = isoTime
 	c.OutputPaths = []string{"stdout"}
