@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -34,10 +33,7 @@ const (
 type Options struct {
 	Log   *zap.Logger
 	Clock clock.Clock
-	FS    vfs.FS             // of the configuration file; the quorum's own file is always the machine's
-	TLS   func() *tls.Config // of each encrypted connection; nil: there are none
-	// ClientTLS encrypts connections to other controllers and to brokers; nil: they are plain.
-	ClientTLS *tls.Config
+	FS    vfs.FS // of the configuration file and the certificates; the quorum's own file is always the machine's
 }
 
 // Server is one controller.
@@ -50,6 +46,7 @@ type Server struct {
 	store   *storage
 	node    *node
 	carrier *transport
+	tls     *remoting.TLS // of brokers' connections and, with tls.enable, of those to other controllers and to brokers
 	client  *remoting.Client
 	remote  *remoting.Server
 	notify  *notifier
@@ -82,8 +79,12 @@ func New(cfg *conf.Controller, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	certificates, err := remoting.NewTLS(cfg.TLS, opts.FS, opts.Clock, opts.Log)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
-		log: opts.Log, clock: opts.Clock, fs: opts.FS, group: cfg.ControllerDLegerGroup, client: remoting.NewClient(nil, opts.ClientTLS),
+		log: opts.Log, clock: opts.Clock, fs: opts.FS, group: cfg.ControllerDLegerGroup, tls: certificates, client: remoting.NewClient(nil, certificates.Client()),
 		admin: remoting.NewLane("admin", 1, maxAdmin, 0), wake: make(chan struct{}, 1), probes: make(chan struct{}, maxProbes),
 		table: NewLiveness(opts.Clock.Now()), electing: map[string]bool{},
 	}
@@ -119,7 +120,7 @@ func (s *Server) assemble(self Member, peers []Member, port string, opts Options
 	router.OnClose = s.disconnected
 	router.Observed = s.metrics.observed
 	s.remote, err = remoting.NewServer(remoting.ServerConfig{
-		Addr: net.JoinHostPort(cfg.BindAddress, port), Mode: remoting.TLSMode(cfg.TLSServerMode), TLS: opts.TLS,
+		Addr: net.JoinHostPort(cfg.BindAddress, port), Mode: s.tls.Mode(), TLS: s.tls.Server,
 		IdleTimeout: time.Duration(cfg.ServerChannelMaxIdleTimeSeconds) * time.Second,
 		SendBuffer:  int(cfg.ServerSocketSndBufSize), ReceiveBuffer: int(cfg.ServerSocketRcvBufSize),
 	}, router, s.log)
@@ -155,6 +156,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.work, s.carrier.group = g, g
 	s.admin.Run(g)
 	s.notify.run(g)
+	g.Go("certificates", s.tls.Run)
 	g.Go("remoting", s.remote.Run)
 	g.Go("quorum", s.node.run)
 	g.Go("overseer", s.oversee)
