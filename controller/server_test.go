@@ -366,3 +366,12 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestQuorumSpeaksTLS(t *testing.T) {
+	all := quorum(t, 3, func(c *conf.Controller) { c.TLSServerMode, c.TLSTestModeEnable, c.TLSEnable = "enforcing", true, true })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := all[0].client.Call(ctx, all[0].addr, code.ControllerGetMetadataInfo, nil, nil); err == nil {
+		t.Error("a plain connection was served")
+	}
+}
