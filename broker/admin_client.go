@@ -32,17 +32,59 @@ func (c *clients) subscribers(topic string) (groups []string) {
 	return groups
 }
 
+// maxAsked bounds the questions that one connection has not answered. Each may bring a whole message: with more of them a client
+// that is slow to read would lose its connection to somebody else's questions.
+const maxAsked = 8
+
+// asked counts the unanswered questions by connection.
+type asked struct {
+	mu sync.Mutex
+	by map[*remoting.Conn]int
+}
+
+// begin counts one more question, unless there are too many.
+func (a *asked) begin(conn *remoting.Conn) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.by[conn] >= maxAsked {
+		return false
+	}
+	a.by[conn]++
+	return true
+}
+
+func (a *asked) end(conn *remoting.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.by[conn]--; a.by[conn] == 0 {
+		delete(a.by, conn)
+	}
+}
+
 // ask sends a request to a client. done is called once: with the answer or an error, after timeout with errNoAnswer.
 func (b *Broker) ask(m member, rc code.Request, h header.Appender, text []byte, timeout time.Duration, done func(*remoting.Reply, error)) {
+	if !b.asked.begin(m.conn) {
+		done(nil, errAsked)
+		return
+	}
 	var once sync.Once
-	forget := m.conn.Go(rc, h, text, func(reply *remoting.Reply, err error) { once.Do(func() { done(reply, err) }) })
+	answer := func(reply *remoting.Reply, err error) {
+		once.Do(func() {
+			b.asked.end(m.conn)
+			done(reply, err)
+		})
+	}
+	forget := m.conn.Go(rc, h, text, answer)
 	b.clk.AfterFunc(timeout, func() {
 		forget()
-		once.Do(func() { done(nil, errNoAnswer) })
+		answer(nil, errNoAnswer)
 	})
 }
 
-var errNoAnswer = code.New(code.ConsumeMsgTimeout, "the client does not answer")
+var (
+	errNoAnswer = code.New(code.ConsumeMsgTimeout, "the client does not answer")
+	errAsked    = code.New(code.SystemBusy, "the client has %d questions to answer already", maxAsked)
+)
 
 // pass has a client answer the request of a tool. The answer is passed on as it comes: a Go client's is no valid JSON if it holds
 // a stack dump.
@@ -50,6 +92,8 @@ func (b *Broker) pass(r *remoting.Request, m member, h header.Appender, group st
 	ticket := r.Park()
 	b.ask(m, code.Request(r.Code), h, text, clientAnswers, func(reply *remoting.Reply, err error) {
 		switch {
+		case err == errAsked:
+			ticket.Fail(err)
 		case err == errNoAnswer:
 			ticket.Fail(code.New(code.ConsumeMsgTimeout, "consumer <%s> <%s> Timeout: no answer in %v", group, m.id, clientAnswers))
 		case err != nil:

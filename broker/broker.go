@@ -71,6 +71,7 @@ type Broker struct {
 	holds      *holds
 	clients    *clients
 	locks      *locks
+	asked      asked
 	delays     *schedule
 	broadcasts *broadcasts
 	names      *registrar
@@ -131,6 +132,7 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	b.holds = newHolds(b)
 	b.clients = newClients(b)
 	b.locks = newLocks(b)
+	b.asked.by = map[*remoting.Conn]int{}
 	b.delays = newSchedule(b)
 	b.broadcasts = newBroadcasts(b)
 	b.names = newRegistrar(b)
