@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 
@@ -162,8 +163,43 @@ func Export(cfg Config, fsys vfs.FS, log *zap.Logger, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := fsys.MkdirAll(dir); err != nil {
-		return errors.Join(err, s.Close())
+	batch := s.batchTopics()
+	if err = fsys.MkdirAll(dir); err == nil {
+		err = state.ExportJava(s.State, dir, fsys)
 	}
-	return errors.Join(state.ExportJava(s.State, dir, fsys), s.Close())
+	if err = errors.Join(err, s.Close()); err != nil || len(batch) == 0 {
+		return err
+	}
+	return s.leaveToJava(batch)
+}
+
+// batchTopics returns the topics whose queues a Java broker keeps in another kind of file (attribute queue.type).
+func (s *Store) batchTopics() (names []string) {
+	for _, t := range s.State.Topics() {
+		if t.Attributes["queue.type"] == "BatchCQ" {
+			names = append(names, t.TopicName)
+		}
+	}
+	return names
+}
+
+// leaveToJava removes the queues of topics that Java would not take, and the marks of a store that was stopped in order, so that
+// whichever broker is started next builds all queues from the log.
+func (s *Store) leaveToJava(topics []string) error {
+	if err := s.fs.WriteFileAtomic(s.Dir(abortFile), []byte(abortOwn)); err != nil {
+		return err
+	}
+	for _, mark := range []string{checkpointFile, "checkpoint"} {
+		if err := s.fs.Remove(s.Dir(mark)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, topic := range topics {
+		for _, kind := range []string{"consumequeue", "batchconsumequeue"} {
+			if err := s.fs.RemoveAll(s.Dir(kind, topic)); err != nil {
+				return err
+			}
+		}
+	}
+	return s.fs.SyncDir(s.cfg.Root)
 }

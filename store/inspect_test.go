@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"go.uber.org/zap"
+
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/store/state"
 )
@@ -37,5 +39,27 @@ func TestInspect(t *testing.T) {
 	}
 	if in, err = Inspect(cfg, vfs.OS{}, nil); err != nil || len(in.Problems) != 1 {
 		t.Fatalf("%+v %v", in, err)
+	}
+}
+
+// TestExportOfBatchTopics leaves no queue that a Java broker refuses to load, and can be opened again all the same.
+func TestExportOfBatchTopics(t *testing.T) {
+	dir, want := unpack(t, "java-v5")
+	cfg := goldenConfig(dir)
+	openStore(t, cfg, vfs.OS{}).stop()
+	if err := Export(cfg, vfs.OS{}, zap.NewNop(), filepath.Join(dir, "config")); err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []string{"consumequeue/TopicBatchCq", "batchconsumequeue/TopicBatchCq", "checkpoint", checkpointFile} {
+		if _, err := os.Stat(filepath.Join(dir, gone)); !os.IsNotExist(err) {
+			t.Fatal(gone, err)
+		}
+	}
+	want.Queues = append(want.Queues, goldenQueue{Topic: "TopicBatchCq", Max: 9})
+	s := openStore(t, cfg, vfs.OS{})
+	defer s.stop()
+	s.checkGolden(want)
+	if o, ok := s.State.Offset("CG-fifo", "TopicFifo", 0); !ok || o != 1 {
+		t.Error(o, ok)
 	}
 }
