@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/castor-mq/castor/internal/fastjson"
+	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
 )
@@ -302,5 +305,40 @@ func TestOnewayFloods(t *testing.T) {
 	if got := maxOffset(c, victim, 3); got != rounds*n/5 {
 		t.Errorf("%d of %d oneway messages were stored", got, rounds*n/5)
 	}
+	c.checkAll()
+}
+
+// TestQuestionsToASlowConsumer: tools have a consumer answer questions through the broker. Who asks all the time for big messages
+// to be consumed does not cost the consumer its connection.
+func TestQuestionsToASlowConsumer(t *testing.T) {
+	c := start(t, nil)
+	big, err := c.send(victim, 0, make([]byte, 4<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer := dial(t, c.addr())
+	consumer.ask(header.JSON, int32(code.HeartBeat), nil, fastjson.Marshal(&body.HeartbeatData{ClientID: "slow", ConsumerDataSet: []body.ConsumerData{{GroupName: group, ConsumeType: body.ConsumePassively, MessageModel: body.Clustering}}}))
+	question := &header.ConsumeMessageDirectlyResultRequest{ConsumerGroup: group, ClientID: "slow", MsgID: big.id}
+	p := dial(t, c.addr())
+	before := heap()
+	const n = 200
+	c.once(20, func() {
+		for i := range int32(n) {
+			p.write(remoting.AppendCommand(nil, &remoting.Command{Code: int32(code.ConsumeMessageDirectly), Opaque: i}, question, nil))
+		}
+		busy := 0
+		for range n - 8 { // eight wait for the consumer
+			if cmd := p.mustReply(); code.Response(cmd.Code) == code.SystemBusy {
+				busy++
+			}
+		}
+		if busy != n-8 {
+			t.Errorf("%d of %d questions were refused", busy, n)
+		}
+	})
+	grew(t, "with questions that nobody answers", before, 96<<20)
+	consumer.alive("the consumer's connection")
+	p.close()
+	consumer.close()
 	c.checkAll()
 }

@@ -193,6 +193,7 @@ type receipt struct {
 	offset int64
 	body   []byte
 	phy    int64 // in the log
+	id     string
 }
 
 // ledger holds what was acknowledged.
@@ -230,7 +231,7 @@ func (c *cluster) send(topic string, queue int32, body []byte) (receipt, error) 
 	if err != nil {
 		return receipt{}, err
 	}
-	got := receipt{topic, sent.QueueID, sent.QueueOffset, body, phy}
+	got := receipt{topic, sent.QueueID, sent.QueueOffset, body, phy, sent.MsgID}
 	c.sent.add(got)
 	return got, nil
 }
