@@ -91,6 +91,11 @@ func (x *Index) cut(f *file, logEnd int64) error {
 		f.markLocked(pageOf(e.hash % f.slotCount))
 		x.mu.Unlock()
 	}
+	for slot, n := range f.slots { // two slots that name one entry, of which it has given back its own only
+		if n >= hdr.count {
+			return fmt.Errorf("slot %d names entry %d of another", slot, n)
+		}
+	}
 	x.mu.Lock()
 	f.hdr = hdr
 	if hdr.count > f.written {
