@@ -22,10 +22,13 @@ import (
 var forbiddenTopics = []string{state.Topic, state.InternalPrefix, state.InternalPrefix + "x", store.ScheduleTopic, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC",
 	"TRANS_CHECK_MAX_TIME_TOPIC", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_DefaultCluster", "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC"}
 
+// forgedOffset is a number that no time and no other offset looks like.
+const forgedOffset = 31337_31337_31337
+
 // forged is what a state record carries: a topic that nobody made, an offset of group, the end of a topic.
 func forged() []byte {
 	return state.Append(nil, state.TopicPut(&body.TopicConfig{TopicName: "Forged", ReadQueueNums: 4, WriteQueueNums: 4, Perm: 6, TopicFilterType: "SINGLE_TAG"}),
-		state.OffsetPut(group, victim, 0, 777), state.TopicDelete(victim), state.EpochPut(99))
+		state.OffsetPut(group, victim, 0, forgedOffset), state.TopicDelete(victim), state.EpochPut(99))
 }
 
 // metadata is what a broker tells of its state.
@@ -41,7 +44,7 @@ func (c *cluster) metadata() map[string]string {
 func (c *cluster) checkUnforged(what string) {
 	c.t.Helper()
 	for name, text := range c.metadata() {
-		if strings.Contains(text, "Forged") || strings.Contains(text, "777") || strings.Contains(text, `"stateVersion":99`) {
+		if strings.Contains(text, "Forged") || strings.Contains(text, strconv.Itoa(forgedOffset)) || strings.Contains(text, `"stateVersion":99`) {
 			c.t.Errorf("%s: %s says %s", what, name, text)
 		}
 	}
@@ -280,14 +283,14 @@ func TestForgedOffsets(t *testing.T) {
 	}
 	c.must(code.PullMessage, pullHeader(victim, 0, 0), nil)
 	for _, queue := range []int32{-1, -1 << 31, 1 << 16, 1<<31 - 1} {
-		c.want(code.InvalidParameter, code.UpdateConsumerOffset, &header.UpdateConsumerOffsetRequest{ConsumerGroup: group, Topic: victim, QueueID: header.Some(queue), CommitOffset: header.Some(int64(777))}, nil)
+		c.want(code.InvalidParameter, code.UpdateConsumerOffset, &header.UpdateConsumerOffsetRequest{ConsumerGroup: group, Topic: victim, QueueID: header.Some(queue), CommitOffset: header.Some(int64(forgedOffset))}, nil)
 	}
 	c.want(code.InvalidParameter, code.UpdateConsumerOffset, &header.UpdateConsumerOffsetRequest{ConsumerGroup: group, Topic: victim, QueueID: header.Some(int32(0)), CommitOffset: header.Some(int64(-1))}, nil)
-	c.want(code.TopicNotExist, code.UpdateConsumerOffset, &header.UpdateConsumerOffsetRequest{ConsumerGroup: group, Topic: state.Topic, QueueID: header.Some(int32(0)), CommitOffset: header.Some(int64(777))}, nil)
+	c.want(code.TopicNotExist, code.UpdateConsumerOffset, &header.UpdateConsumerOffsetRequest{ConsumerGroup: group, Topic: state.Topic, QueueID: header.Some(int32(0)), CommitOffset: header.Some(int64(forgedOffset))}, nil)
 	for _, h := range []*header.ResetOffsetRequest{
-		{Topic: state.Topic, Group: group, Timestamp: 1, QueueID: header.Some(int32(0)), Offset: header.Some(int64(777))},
-		{Topic: victim, Group: group, Timestamp: 1, QueueID: header.Some(int32(0)), Offset: header.Some(int64(777))},
-		{Topic: victim, Group: group, Timestamp: 1, QueueID: header.Some(int32(1 << 20)), Offset: header.Some(int64(777))},
+		{Topic: state.Topic, Group: group, Timestamp: 1, QueueID: header.Some(int32(0)), Offset: header.Some(int64(forgedOffset))},
+		{Topic: victim, Group: group, Timestamp: 1, QueueID: header.Some(int32(0)), Offset: header.Some(int64(forgedOffset))},
+		{Topic: victim, Group: group, Timestamp: 1, QueueID: header.Some(int32(1 << 20)), Offset: header.Some(int64(forgedOffset))},
 		{Topic: victim, Group: "nobody", Timestamp: 1},
 		{Topic: victim, Group: group, Timestamp: -1 << 62, QueueID: header.Some(int32(1<<31 - 1))},
 	} {

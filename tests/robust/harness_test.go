@@ -32,7 +32,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait")) // they serve the process
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/cloudwego/netpoll.(*defaultPoll).Wait"), // they serve the process
+		goleak.Cleanup(func(code int) {
+			_ = os.RemoveAll(built) // the program, if a test has built it
+			os.Exit(code)
+		}))
 }
 
 // patience bounds every wait of these tests: only a server that has stopped answering uses it up.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -22,13 +23,15 @@ import (
 	"github.com/castor-mq/castor/remoting/header"
 )
 
+// built is the folder of the program.
+var built string
+
 // castor builds the program once.
-var castor = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "robust-")
-	if err != nil {
+var castor = sync.OnceValues(func() (path string, err error) {
+	if built, err = os.MkdirTemp("", "robust-"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "castor")
+	path = filepath.Join(built, "castor")
 	out, err := exec.Command("go", "build", "-o", path, "../../cmd/castor").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, out)
@@ -49,9 +52,12 @@ type process struct {
 func startProcess(t *testing.T, files int, keys map[string]string) *process {
 	t.Helper()
 	dir := t.TempDir()
-	text := "listenPort=0\nfastListenPort=-1\nbindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\nbrokerName=b\nmappedFileSizeCommitLog=1048576\nmaxMessageSize=262144\n" +
-		"mappedFileSizeConsumeQueue=20000\nmaxHashSlotNum=1000\nmaxIndexNum=4000\nstorePathRootDir=" + filepath.Join(dir, "store") + "\n"
-	for k, v := range keys {
+	all := map[string]string{"listenPort": "0", "fastListenPort": "-1", "bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1", "brokerName": "b",
+		"mappedFileSizeCommitLog": "33554432", "maxMessageSize": "262144", "mappedFileSizeConsumeQueue": "20000", "maxHashSlotNum": "1000", "maxIndexNum": "4000",
+		"storePathRootDir": filepath.Join(dir, "store")}
+	maps.Copy(all, keys)
+	text := ""
+	for k, v := range all {
 		text += k + "=" + v + "\n"
 	}
 	p := &process{cluster: cluster{t: t, client: remoting.NewClient(nil, nil)}, conf: filepath.Join(dir, "broker.conf"), files: files}
@@ -136,7 +142,7 @@ func (p *process) stop(s syscall.Signal) {
 // TestNoDescriptorsLeft: more connections than the process may open files. Those who are connected go on being served, the store gets
 // the files that it needs, and new connections are taken when others have gone.
 func TestNoDescriptorsLeft(t *testing.T) {
-	p := startProcess(t, 256, nil)
+	p := startProcess(t, 256, map[string]string{"mappedFileSizeCommitLog": "1048576"})
 	if _, err := p.send(victim, 0, []byte("before")); err != nil {
 		t.Fatal(err)
 	}
