@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -22,7 +23,9 @@ func TestInspect(t *testing.T) {
 	if err := s.Propose(w, state.TopicDelete("Deleted")); err != nil {
 		t.Fatal(err)
 	}
-	<-w
+	if err := <-w; err != nil {
+		t.Fatal(err)
+	}
 	s.put("Deleted", 0, "k", 10)
 	s.stop()
 	in, err := Inspect(cfg, vfs.OS{}, nil)
@@ -32,7 +35,7 @@ func TestInspect(t *testing.T) {
 	f, err := os.OpenFile(filepath.Join(cfg.Root, "consumequeue", "T", "1", "00000000000000000000"), os.O_RDWR, 0)
 	if err == nil {
 		_, err = f.WriteAt([]byte{1}, 5*20+3)
-		err = f.Close()
+		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
 		t.Fatal(err)
