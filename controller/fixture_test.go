@@ -11,6 +11,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,13 +36,18 @@ type fixture struct {
 	addr   string
 }
 
+// nextPort goes round, so that no address is given twice while this process runs.
+var nextPort atomic.Uint32
+
+func init() { nextPort.Store(rand.Uint32N(20000)) }
+
 // freeAddrs are addresses that nobody listens on, below the range from which outgoing connections take theirs.
 func freeAddrs(t *testing.T, n int) []string {
 	t.Helper()
 	var lc net.ListenConfig
 	var out []string
 	for range 1000 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))
+		addr := fmt.Sprintf("127.0.0.1:%d", 10000+nextPort.Add(1)%20000)
 		ln, err := lc.Listen(t.Context(), "tcp", addr)
 		if err != nil {
 			continue
