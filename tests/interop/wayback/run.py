@@ -2,8 +2,8 @@
 """The wayback suite: brokers of both kinds on one store. The contract with its caller is in ../run.
 
 The official client (src/) fills a broker with one of everything; the next broker on the store, of the other kind, must have it
-all and go on from there. The suite runs these brokers itself, beside the cluster of the contract. --only takes a pattern of
-journeys; with the Java brokers there is nothing to run.
+all and go on from there; so must the first kind when it gets the store back. The suite runs these brokers itself, beside the
+cluster of the contract. --only takes a pattern of journeys; with the Java brokers there is nothing to run.
 """
 import argparse
 import os
@@ -28,13 +28,17 @@ CONF = {
     "flushConsumerOffsetInterval": 500, "flushDelayOffsetInterval": 500,
 }
 
-# Name, who writes, how he ends, who reads.
-JOURNEYS = [
-    ("castor-to-java", "castor", signal.SIGTERM, "java"),
-    ("castor-killed-to-java", "castor", signal.SIGKILL, "java"),
-    ("java-to-castor", "java", signal.SIGTERM, "castor"),
-    ("java-killed-to-castor", "java", signal.SIGKILL, "castor"),
-]
+STOPPED, KILLED = signal.SIGTERM, signal.SIGKILL
+
+# The brokers that have a store, one after the other, and how each ends. The first is filled, the second must have everything,
+# the third must know what the second did.
+JOURNEYS = {
+    "castor-java-castor": [("castor", STOPPED), ("java", KILLED), ("castor", STOPPED)],
+    "castor-killed-java": [("castor", KILLED), ("java", KILLED)],
+    "java-castor-java": [("java", STOPPED), ("castor", STOPPED), ("java", KILLED)],
+    "java-killed-castor": [("java", KILLED), ("castor", STOPPED)],
+}
+COMMANDS = "write", "read", "read-again"
 
 
 class Failed(Exception):
@@ -58,7 +62,7 @@ class Store(Cluster):
     def end(self, how):
         """Ends the broker. One that is told to stop must do so in order; a JVM then says that it was told."""
         code = self._end("broker", how)
-        if code not in ([-signal.SIGKILL] if how == signal.SIGKILL else [0, 128 + signal.SIGTERM]):
+        if code not in ([-KILLED] if how == KILLED else [0, 128 + STOPPED]):
             raise Failed(f"the broker ended with {code}: {self.tail('broker')}")
 
     def export(self):
@@ -117,20 +121,19 @@ class Client:
             self.process.wait()
 
 
-def travel(client, directory, name, writer, how, reader):
+def travel(client, directory, name, brokers):
     with Store(directory / name) as store:
-        store.run(writer)
-        if client("write", store, name):
-            return
-        if writer == "java" and how == signal.SIGKILL:
-            store.wait_persisted()
-        store.end(how)
-        if writer == "castor":
-            store.export()
-        store.run(reader)
-        client("read", store, name)
-        if reader == "castor":
-            store.end(signal.SIGTERM)
+        before = None
+        for command, (kind, how) in zip(COMMANDS, brokers):
+            if before == "castor":
+                store.export()
+            store.run(kind)
+            if client(command, store, name) and command == "write":
+                return
+            if (kind, how) == ("java", KILLED):
+                store.wait_persisted()
+            store.end(how)
+            before = kind
 
 
 def main():
@@ -145,10 +148,10 @@ def main():
     directory.mkdir(parents=True, exist_ok=True)
     client = Client(directory)
     try:
-        for name, *journey in JOURNEYS:
+        for name, brokers in JOURNEYS.items():
             if only in name:
                 try:
-                    travel(client, directory, name, *journey)
+                    travel(client, directory, name, brokers)
                 except (Failed, RuntimeError) as error:
                     print(f"FAIL {name}: {' | '.join(str(error).splitlines())}", flush=True)
                     client.failed += 1

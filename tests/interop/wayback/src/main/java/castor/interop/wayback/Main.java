@@ -6,8 +6,9 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Fills brokers and reads from brokers, as lines on standard input say: {@code write NAMESRV BROKER LABEL} and
- * {@code read NAMESRV BROKER LABEL}, with spaces. What the last write noted is what reads expect.
+ * Fills brokers and reads from brokers, as lines on standard input say: {@code write NAMESRV BROKER LABEL},
+ * {@code read ...} and {@code read-again ...}, with spaces. What the last write noted is what reads expect; the second expects
+ * what the first has done, too.
  *
  * <p>Prints a line for each case, as in ../run, and {@code done} after each command.
  */
@@ -38,6 +39,14 @@ public final class Main {
                 return;
             }
             Reader reader = new Reader(clients, ledger);
+            if (words[0].equals("read-again")) {
+                run("again-every-message", reader::everyMessage);
+                run("again-resumes", reader::resumes);
+                run("again-dead-letters", reader::dead);
+                run("again-delayed", reader::delayed);
+                run("again-goes-on", reader::goesOn);
+                return;
+            }
             run("every-message", reader::everyMessage);
             run("by-tag", reader::byTag);
             run("by-key", reader::byKey);

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.CopyOnWriteArrayList;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
@@ -80,30 +81,40 @@ final class Reader {
 
     /** A consumer gets what lies behind its offsets, and nothing else. */
     void resumes() throws Exception {
-        DefaultMQPullConsumer half = clients.puller(Plan.HALF_GROUP);
         List<String> wanted = new ArrayList<>();
         for (Map.Entry<MessageQueue, Long> c : ledger.committed.entrySet()) {
-            expect(Clients.committed(half, c.getKey()) == c.getValue(), "%s: the offset is %d, committed was %d", c.getKey(),
-                Clients.committed(half, c.getKey()), c.getValue());
             ledger.queues.get(c.getKey()).stream().filter(e -> e.offset() >= c.getValue()).forEach(e -> wanted.add(e.id()));
         }
-        half.shutdown();
+        expect(committed().equals(ledger.committed), "the offsets are %s, committed were %s", committed(), ledger.committed);
         List<String> got = new CopyOnWriteArrayList<>();
         DefaultMQPushConsumer consumer = clients.push(Plan.HALF_GROUP, "WaybackMany", (messages, context) -> {
             messages.forEach(m -> got.add(m.getMsgId()));
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
-        Clients.await("the second half of WaybackMany", () -> got.size() >= wanted.size());
+        Clients.await("the rest of WaybackMany", () -> got.size() >= wanted.size());
         consumer.shutdown();
         sameSet("messages after the committed offsets", wanted, got);
+        ledger.committed.replaceAll((q, offset) -> (long) ledger.queues.get(q).size());
+        Clients.await("commit of what was consumed", () -> committed().equals(ledger.committed));
     }
 
-    /** Delayed messages are delivered once, by whichever broker ran when they were due. */
+    private Map<MessageQueue, Long> committed() throws Exception {
+        DefaultMQPullConsumer consumer = clients.puller(Plan.HALF_GROUP);
+        Map<MessageQueue, Long> offsets = new TreeMap<>();
+        for (MessageQueue q : ledger.committed.keySet()) {
+            offsets.put(q, Clients.committed(consumer, q));
+        }
+        consumer.shutdown(); // as long as it runs, queues are assigned to it
+        return offsets;
+    }
+
+    /** Delayed messages are delivered once, by whichever broker ran when they were due; so are those to be consumed again. */
     void delayed() throws Exception {
         List<String> wanted = new ArrayList<>(ledger.delivered);
         wanted.addAll(ledger.pending);
         Clients.await("delayed messages", () -> bodies("WaybackDelay").size() >= wanted.size());
         sameSet("delayed messages", wanted, bodies("WaybackDelay"));
+        sameSet("messages to consume again", ledger.retried, bodies("%RETRY%" + Plan.RETRY_GROUP));
     }
 
     /** What a consumer wanted later comes again, what it has done does not. */
@@ -138,11 +149,13 @@ final class Reader {
         for (MessageQueue q : clients.queues("WaybackMany")) {
             long max = clients.admin.maxOffset(q);
             expect(max == ledger.queues.get(q).size(), "%s ends at %d", q, max);
-            SendResult r = clients.producer.send(new Message(q.getTopic(), "new".getBytes(UTF_8)), q);
+            Message m = new Message(q.getTopic(), "new".getBytes(UTF_8));
+            SendResult r = clients.producer.send(m, q);
             expect(r.getQueueOffset() == max, "%s: a new message has offset %d, want %d", q, r.getQueueOffset(), max);
             Clients.await("a new message in " + q, () -> clients.admin.maxOffset(q) == max + 1); // Java shows it a little later
             List<MessageExt> all = Clients.pullAll(puller, q, "*");
             expect(r.getMsgId().equals(all.get(all.size() - 1).getMsgId()), "%s does not end with the new message", q);
+            ledger.add(q, max, r.getMsgId(), m);
         }
     }
 
