@@ -7,8 +7,9 @@ import (
 	"github.com/castor-mq/castor/internal/fastjson"
 )
 
-// The enums below are read from their name in any letter case or from their ordinal. Anything else reads as empty, which
-// is what Java makes of an unknown name; an unknown ordinal must not cost a client its heartbeat either.
+// The enums below are read from their name in any letter case or from their ordinal. Anything else leaves
+// the default, which is empty in most bodies: Java makes a null of an unknown name, and an unknown ordinal must not cost a
+// client its heartbeat either.
 
 // ConsumeType tells how a consumer gets its messages.
 type ConsumeType string
@@ -98,13 +99,12 @@ func (t *GroupRetryPolicyType) UnmarshalFastJSON(raw []byte) error {
 	return readEnum(raw, t, RetryExponential, RetryCustomized)
 }
 
-// readEnum sets e to the one of values, listed in the order of their ordinals, that raw means.
+// readEnum sets e to the one of values, listed in the order of their ordinals, that raw means, or leaves it.
 func readEnum[E ~string](raw []byte, e *E, values ...E) error {
 	var text string
 	if err := fastjson.Unmarshal(raw, &text); err != nil {
 		return err
 	}
-	*e = ""
 	for ordinal, value := range values {
 		if strings.EqualFold(text, string(value)) || text == strconv.Itoa(ordinal) {
 			*e = value

@@ -168,6 +168,8 @@ func FuzzEach(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{bodyVersion})
 	f.Add([]byte{bodyVersion, 2, 200, 0})
+	f.Add(bytes.Replace(Append(nil, GroupPut(groupConfig("G"))), []byte("CUSTOMIZED"), []byte("UNHEARD_OF"), 1))
+	f.Add(bytes.Replace(Append(nil, everyKind()...), []byte(`"POP"`), []byte(`"PUP"`), 1))
 	f.Fuzz(func(t *testing.T, record []byte) {
 		tables := NewTables()
 		applyErr := tables.Apply(record, 1, 1)
