@@ -153,6 +153,7 @@ func (b *Broker) listen(cfg *conf.Broker) error {
 	b.lanes.configure(cfg)
 	router := remoting.NewRouter(b.log.Named("remoting"), b.routes())
 	router.OnBurst = func(*remoting.Conn) { b.store.Advance() }
+	router.OnAnswer = func(a remoting.Answer) { b.stats.answered(a) }
 	router.OnClose = func(c *remoting.Conn) { b.clients.closed(c) }
 	var connections atomic.Int64
 	bind := func(port int32) (*remoting.Server, error) {

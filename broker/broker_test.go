@@ -112,9 +112,10 @@ func (b *testBroker) connect() *peer {
 	return p
 }
 
-func (p *peer) Opened(*remoting.Conn)   {}
-func (p *peer) BurstEnd(*remoting.Conn) {}
-func (p *peer) Closed(*remoting.Conn)   {}
+func (p *peer) Opened(*remoting.Conn)    {}
+func (p *peer) BurstEnd(*remoting.Conn)  {}
+func (p *peer) Answered(remoting.Answer) {}
+func (p *peer) Closed(*remoting.Conn)    {}
 
 // Serve notes a request of the broker and answers it.
 func (p *peer) Serve(r *remoting.Request) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/castor-mq/castor/message"
+	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/store"
@@ -21,6 +22,7 @@ var (
 	inLabels  = []string{"topic", "message_type", "is_system"}
 	outLabels = []string{"topic", "consumer_group", "is_system"}
 	lagLabels = []string{"consumer_group", "topic", "is_retry", "is_system"}
+	rpcLabels = []string{"protocol_type", "request_code", "response_code", "is_long_polling", "result"}
 )
 
 // metricTable is what a broker tells Prometheus. The names without go_ are Apache RocketMQ's.
@@ -33,6 +35,8 @@ var metricTable = []Metric{
 		collect: func(s *scrape) { s.add(float64(len(s.b.store.State.Groups()))) }},
 	{Name: "rocketmq_processor_watermark", Type: gauge, Labels: []string{"processor"}, Help: "Requests that wait: sends for their confirmation, others for a worker.",
 		collect: collectWatermarks},
+	{Name: "rocketmq_rpc_latency", Type: histogram, Unit: "milliseconds", Labels: rpcLabels, Help: "Time from the arrival of a request to its answer. Those that nobody serves have the code unknown.",
+		collect: collectCalls},
 
 	{Name: "rocketmq_messages_in_total", Type: counter, Labels: inLabels, Help: "Messages stored, without retries and dead letters. A delayed message counts when it is delivered to its topic.",
 		collect: func(s *scrape) {
@@ -130,7 +134,7 @@ var metricTable = []Metric{
 		collect: collectPutLatency},
 	{Name: "rocketmq_go_metrics_dropped_series_total", Type: counter, Help: "Series that were left out because their metric has too many, and counts for which there was no row.",
 		collect: func(s *scrape) {
-			s.add(float64(*s.dropped + s.b.stats.topics.dropped.Load() + s.b.stats.groups.dropped.Load()))
+			s.add(float64(*s.dropped + s.b.stats.topics.dropped.Load() + s.b.stats.groups.dropped.Load() + s.b.stats.calls.dropped.Load()))
 		}},
 }
 
@@ -196,6 +200,28 @@ func collectDeadLetters(s *scrape) {
 }
 
 const remotingProtocol = "remoting"
+
+var outcomeNames = map[remoting.Outcome]string{
+	remoting.Sent: "success", remoting.Oneway: "oneway", remoting.Failed: "process_request_failed", remoting.Unreachable: "write_channel_failed",
+}
+
+func collectCalls(s *scrape) {
+	for k, row := range s.b.stats.calls.snapshot() {
+		buckets := map[float64]uint64{}
+		var n uint64
+		for i, bound := range callBounds {
+			n += uint64(row.buckets[i].Load())
+			buckets[float64(bound)] = n
+		}
+		n += uint64(row.buckets[len(callBounds)].Load())
+		request := "unknown"
+		if k.code != remoting.NoRoute {
+			request = strings.ToLower(k.code.String())
+		}
+		s.histogram(n, float64(row.sum.Load()), buckets,
+			remotingProtocol, request, strings.ToLower(k.result.String()), yesNo(k.held), outcomeNames[k.outcome])
+	}
+}
 
 func collectProducers(s *scrape) {
 	counts := map[[2]string]int{}

@@ -67,6 +67,8 @@ func TestMetrics(t *testing.T) {
 	b.client.beat(consumerBeat("c", "G", "T"))
 	b.client.beat(&body.HeartbeatData{ClientID: "p", ProducerDataSet: []body.ProducerData{{GroupName: "PG"}}})
 	b.stats.deadLettered("G", "T")
+	b.client.call(code.Request(9999), nil, nil)
+	b.client.call(code.SendMessageV2, nil, nil)
 	got := b.scraped()
 	const gt = `consumer_group="G",is_retry="false",is_system="false",topic="T"`
 	for sample, want := range map[string]string{
@@ -86,6 +88,9 @@ func TestMetrics(t *testing.T) {
 		series("rocketmq_go_consumer_group_online", `consumer_group="G"`):                                                                                           "1",
 		series("rocketmq_go_put_latency_seconds_count", ""):                                                                                                         "4",
 		series("rocketmq_go_metrics_dropped_series_total", ""):                                                                                                      "0",
+		series("rocketmq_rpc_latency_count", rpc("send_message_v2", "success", "success")):                                                                          "4",
+		series("rocketmq_rpc_latency_milliseconds_count", rpc("unknown", "request_code_not_supported", "success")):                                                  "1",
+		series("rocketmq_rpc_latency_count", rpc("send_message_v2", "system_error", "process_request_failed")):                                                      "1",
 		series("rocketmq_processor_watermark", `processor="admin"`):                                                                                                 "0",
 		series("rocketmq_topic_create_execution_time_count", `invocation_status="success",is_system="false"`):                                                       "2",
 		series("rocketmq_topic_create_execution_time_milliseconds_count", `invocation_status="success",is_system="false"`):                                          "2",
@@ -102,6 +107,11 @@ func TestMetrics(t *testing.T) {
 	if got["go_goroutines"] == "" {
 		t.Error("the runtime's metrics are missing")
 	}
+}
+
+// rpc are the labels of a request that was not held.
+func rpc(request, response, result string) string {
+	return fmt.Sprintf(`is_long_polling="false",protocol_type="remoting",request_code=%q,response_code=%q,result=%q`, request, response, result)
 }
 
 // TestMetricTable compares what a broker serves with the table: every metric is there once something has happened.

@@ -110,7 +110,7 @@ func (b *Broker) pullFirst(r *remoting.Request, h *header.PullMessageRequest, q 
 		if c := b.conf.Load(); !c.LongPollingEnable {
 			wait = c.ShortPollingTimeMills
 		}
-		p := &heldPull{ticket: r.Park(), q: q, filter: f, flags: flags, deadline: b.clk.NowMs() + wait, weight: 1 + len(h.Subscription)/heldText}
+		p := &heldPull{ticket: r.Hold(), q: q, filter: f, flags: flags, deadline: b.clk.NowMs() + wait, weight: 1 + len(h.Subscription)/heldText}
 		p.h = header.PullMessageRequest{ConsumerGroup: strings.Clone(h.ConsumerGroup), Topic: topic.TopicName, QueueID: h.QueueID, QueueOffset: h.QueueOffset, MaxMsgNums: h.MaxMsgNums}
 		if b.holds.hold(p) {
 			return nil

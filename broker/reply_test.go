@@ -98,9 +98,10 @@ func TestReplyIsNotStored(t *testing.T) {
 // silent is a client that does not answer what the broker pushes.
 type silent struct{ got chan struct{} }
 
-func (s silent) Opened(*remoting.Conn)   {}
-func (s silent) BurstEnd(*remoting.Conn) {}
-func (s silent) Closed(*remoting.Conn)   {}
+func (s silent) Opened(*remoting.Conn)    {}
+func (s silent) BurstEnd(*remoting.Conn)  {}
+func (s silent) Answered(remoting.Answer) {}
+func (s silent) Closed(*remoting.Conn)    {}
 func (s silent) Serve(r *remoting.Request) {
 	r.Park()
 	s.got <- struct{}{}

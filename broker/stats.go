@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/castor-mq/castor/message"
+	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/remoting/code"
 )
 
 // stats counts what passes through the broker, by topic and by group (BrokerStatsManager, StoreStatsService). The request path
@@ -18,6 +20,7 @@ type stats struct {
 	b      *Broker
 	topics rows[string, topicStats]
 	groups rows[groupTopic, groupStats]
+	calls  rows[answerKind, callTimes]
 
 	in, out    traffic      // of all topics
 	found      atomic.Int64 // pulls that got messages
@@ -108,7 +111,8 @@ type groupStats struct {
 
 func newStats(b *Broker) *stats {
 	s := &stats{b: b}
-	s.topics.limit, s.groups.limit = maxRows, maxRows
+	s.topics.limit, s.groups.limit, s.calls.limit = maxRows, maxRows, maxRows
+	s.calls.clone = func(k answerKind) answerKind { return k }
 	s.topics.clone = strings.Clone
 	s.groups.clone = func(k groupTopic) groupTopic { return groupTopic{strings.Clone(k.group), strings.Clone(k.topic)} }
 	now := b.clk.Now()
@@ -247,6 +251,36 @@ func (s *stats) forgetTopic(topic string) {
 // forgetGroup drops what was counted for a group that is deleted.
 func (s *stats) forgetGroup(group string) {
 	s.groups.forget(func(k groupTopic) bool { return k.group == group })
+}
+
+// answerKind is what rocketmq_rpc_latency tells apart.
+type answerKind struct {
+	code    code.Request
+	result  code.Response
+	held    bool
+	outcome remoting.Outcome
+}
+
+// callBounds are the upper bounds of the buckets of rocketmq_rpc_latency, in ms.
+var callBounds = [...]int64{1, 3, 5, 7, 10, 100, 1000, 2000, 3000}
+
+// callTimes are the times of requests from their arrival to their answer.
+type callTimes struct {
+	buckets [len(callBounds) + 1]atomic.Int64
+	sum     atomic.Int64 // ms
+}
+
+// answered counts an answer. Any goroutine may call it.
+func (s *stats) answered(a remoting.Answer) {
+	row := s.calls.of(answerKind{a.Code, a.Result, a.Held, a.Outcome})
+	i := 0
+	for i < len(callBounds) && a.TookMs > callBounds[i] {
+		i++
+	}
+	row.buckets[i].Add(1)
+	if a.TookMs > 0 {
+		row.sum.Add(a.TookMs)
+	}
 }
 
 // run samples the counts.

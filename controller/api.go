@@ -96,7 +96,7 @@ func (c call) reply(rc code.Response, remark string, h header.Appender, data []b
 	if data != nil {
 		b = remoting.Bytes(data)
 	}
-	c.s.metrics.served(c.code, rc, c.s.clock.Now().Sub(c.since))
+	c.s.metrics.served(c.code, c.s.clock.Now().Sub(c.since))
 	c.Reply(rc, remark, h, b)
 }
 

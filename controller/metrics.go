@@ -115,18 +115,15 @@ func (m *metrics) run(ctx context.Context) error {
 	return nil
 }
 
-// observed counts a request that was answered at once.
-func (m *metrics) observed(r *remoting.Request, rc code.Response) {
-	if c := code.Request(r.Code); c != quorumCode {
-		m.requests.WithLabelValues(c.String(), handleStatus(rc)).Inc()
+// answered counts an answer to a request of a client.
+func (m *metrics) answered(a remoting.Answer) {
+	if a.Code != quorumCode && a.Code != remoting.NoRoute {
+		m.requests.WithLabelValues(a.Code.String(), handleStatus(a.Result)).Inc()
 	}
 }
 
-// served counts a request that was answered by the quorum.
-func (m *metrics) served(c code.Request, rc code.Response, took time.Duration) {
-	m.requests.WithLabelValues(c.String(), handleStatus(rc)).Inc()
-	observe(m.latencies, took, c.String())
-}
+// served measures a request that was answered by the quorum.
+func (m *metrics) served(c code.Request, took time.Duration) { observe(m.latencies, took, c.String()) }
 
 func observe(hs []*prometheus.HistogramVec, took time.Duration, label string) {
 	for _, h := range hs {

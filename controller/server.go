@@ -118,7 +118,7 @@ func (s *Server) assemble(self Member, peers []Member, port string, opts Options
 	}
 	router := remoting.NewRouter(s.log, s.routes())
 	router.OnClose = s.disconnected
-	router.Observed = s.metrics.observed
+	router.OnAnswer = s.metrics.answered
 	s.remote, err = remoting.NewServer(remoting.ServerConfig{
 		Addr: net.JoinHostPort(cfg.BindAddress, port), Mode: s.tls.Mode(), TLS: s.tls.Server,
 		IdleTimeout: time.Duration(cfg.ServerChannelMaxIdleTimeSeconds) * time.Second,

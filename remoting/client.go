@@ -185,4 +185,5 @@ type refuser struct{}
 func (refuser) Opened(*Conn)     {}
 func (refuser) BurstEnd(*Conn)   {}
 func (refuser) Closed(*Conn)     {}
+func (refuser) Answered(Answer)  {}
 func (refuser) Serve(r *Request) { notSupported(r) }

@@ -272,7 +272,7 @@ func (c *Conn) serve(r *Request, frame []byte) error {
 		c.version.Store(int32(r.Version))
 		c.language.Store(uint32(r.Language))
 	}
-	r.Conn, r.frame, r.state, r.checked = c, frame, fresh, false
+	r.Conn, r.frame, r.since, r.state, r.checked = c, frame, c.active.Load(), fresh, false
 	c.handler.Serve(r)
 	return nil
 }

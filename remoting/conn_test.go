@@ -245,6 +245,7 @@ type handlerFunc func(r *Request)
 
 func (handlerFunc) Opened(*Conn)       {}
 func (handlerFunc) BurstEnd(*Conn)     {}
+func (handlerFunc) Answered(Answer)    {}
 func (handlerFunc) Closed(*Conn)       {}
 func (f handlerFunc) Serve(r *Request) { f(r) }
 

@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"errors"
+	"time"
 
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
@@ -38,18 +39,45 @@ type Request struct {
 	Command
 
 	frame   []byte
+	since   int64 // when it came, in ms
 	state   byte
 	onLane  bool
-	checked bool          // Router.Before has let it pass
-	result  code.Response // of the reply
+	checked bool // Router.Before has let it pass
 }
+
+// Answer is what has become of a request, for those who count.
+type Answer struct {
+	Code    code.Request // NoRoute if nobody serves it
+	Result  code.Response
+	TookMs  int64
+	Held    bool // it waited for something to happen
+	Outcome Outcome
+}
+
+// NoRoute stands for all request codes without a route.
+const NoRoute code.Request = -1
+
+// Outcome tells whether the answer has gone out.
+type Outcome byte
+
+// The outcomes.
+const (
+	Sent        Outcome = iota
+	Oneway              // the peer wants no answer
+	Failed              // the handler failed; the answer says so
+	Unreachable         // the connection has ended
+)
 
 // Ticket is the right to answer one request, once, from any goroutine. It is a plain value.
 type Ticket struct {
 	Conn   *Conn
+	since  int64
 	opaque int32
+	code   code.Request
 	enc    header.Encoding
 	oneway bool
+	held   bool
+	failed bool
 }
 
 // Park tells that the request will be answered later through the ticket.
@@ -59,13 +87,28 @@ func (r *Request) Park() Ticket {
 }
 
 func (r *Request) ticket() Ticket {
-	return Ticket{Conn: r.Conn, opaque: r.Opaque, enc: r.Enc, oneway: r.IsOneway()}
+	return Ticket{Conn: r.Conn, since: r.since, opaque: r.Opaque, code: code.Request(r.Code), enc: r.Enc, oneway: r.IsOneway()}
+}
+
+// Hold is Park for a request that waits for something to happen, as a long poll does.
+func (r *Request) Hold() Ticket {
+	t := r.Park()
+	t.held = true
+	return t
+}
+
+// fail answers for a handler that failed.
+func (r *Request) fail(rc code.Response, remark string) {
+	t := r.ticket()
+	t.failed = true
+	t.put(rc, remark, nil, nil, nil)
+	r.state = replied
 }
 
 // Reply answers the request. h may be nil.
 func (r *Request) Reply(rc code.Response, remark string, h header.Appender, body []byte) {
 	r.ticket().put(rc, remark, h, body, nil)
-	r.state, r.result = replied, rc
+	r.state = replied
 }
 
 // OK answers SUCCESS with header and body, both of which may be nil.
@@ -77,7 +120,7 @@ func (r *Request) OK(h header.Appender, body []byte) error {
 // ReplyBody answers with a body that is appended straight to the output.
 func (r *Request) ReplyBody(rc code.Response, remark string, h header.Appender, body Body) {
 	r.ticket().put(rc, remark, h, nil, body)
-	r.state, r.result = replied, rc
+	r.state = replied
 }
 
 // release forgets the request and keeps memory for the next one.
@@ -104,18 +147,34 @@ func (t Ticket) Fail(err error) {
 }
 
 func (t Ticket) put(rc code.Response, remark string, h header.Appender, b []byte, more Body) {
-	if t.oneway {
-		return
+	outcome := Oneway
+	if !t.oneway {
+		rc, outcome = t.enqueue(rc, remark, h, b, more)
 	}
+	if t.failed && outcome == Sent {
+		outcome = Failed
+	}
+	t.Conn.handler.Answered(Answer{
+		Code: t.code, Result: rc, TookMs: max(0, time.Now().UnixMilli()-t.since), Held: t.held, Outcome: outcome,
+	})
+}
+
+// enqueue collects the answer, or another one if it is too large, and returns its code.
+func (t Ticket) enqueue(rc code.Response, remark string, h header.Appender, b []byte, more Body) (code.Response, Outcome) {
 	cmd := Command{Code: int32(rc), Flag: flagResponse, Opaque: t.opaque, Enc: t.enc}
 	if remark != "" {
 		cmd.Remark = []byte(remark[:min(len(remark), maxRemark)])
 	}
 	err := t.Conn.enqueue(&cmd, h, b, more) // a closed connection wants no answer
 	if errors.Is(err, ErrTooLarge) {
-		cmd.Code, cmd.Remark = int32(code.SystemError), []byte("the reply is "+err.Error())
-		_ = t.Conn.enqueue(&cmd, nil, nil, nil)
+		rc = code.SystemError
+		cmd.Code, cmd.Remark = int32(rc), []byte("the reply is "+err.Error())
+		err = t.Conn.enqueue(&cmd, nil, nil, nil)
 	}
+	if err != nil {
+		return rc, Unreachable
+	}
+	return rc, Sent
 }
 
 // Verdict turns an error into the wire: the code and remark of a *code.Error inside it, else SYSTEM_ERROR and its text.

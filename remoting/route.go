@@ -19,6 +19,8 @@ type Handler interface {
 	// it after each request of its own, concurrently with the reader.
 	BurstEnd(c *Conn)
 	Closed(c *Conn)
+	// Answered is told of every answer, by whoever gives it.
+	Answered(a Answer)
 }
 
 // Route is one row of a server's table: which code is served how.
@@ -54,12 +56,11 @@ type Router struct {
 	routes map[int32]*Route // the others
 
 	// Hooks, each may be nil. Set them before the first connection.
-	OnOpen  func(c *Conn)
-	OnClose func(c *Conn)
-	OnBurst func(c *Conn)          // see Handler.BurstEnd
-	Before  func(r *Request) error // an error refuses the request
-	// Observed is called after a request has been answered, not for parked ones.
-	Observed func(r *Request, rc code.Response)
+	OnOpen   func(c *Conn)
+	OnClose  func(c *Conn)
+	OnBurst  func(c *Conn)          // see Handler.BurstEnd
+	Before   func(r *Request) error // an error refuses the request
+	OnAnswer func(a Answer)         // see Handler.Answered
 }
 
 // lowCodes is above every code but those of POP and of lite topics.
@@ -110,6 +111,17 @@ func (rt *Router) BurstEnd(c *Conn) {
 	}
 }
 
+// Answered is called for each answer.
+func (rt *Router) Answered(a Answer) {
+	if rt.OnAnswer == nil {
+		return
+	}
+	if rt.route(int32(a.Code)) == nil {
+		a.Code = NoRoute
+	}
+	rt.OnAnswer(a)
+}
+
 // Serve runs the route of the request's code, or answers REQUEST_CODE_NOT_SUPPORTED.
 func (rt *Router) Serve(r *Request) {
 	route := rt.route(r.Code)
@@ -150,14 +162,14 @@ func (rt *Router) run(route *Route, r *Request) {
 	case err != nil && r.state == replied:
 		rt.log.Error("handler failed after its answer", zap.Stringer("request", route.Code), zap.Error(err))
 	case err != nil:
-		rc, remark := Verdict(err)
-		r.Reply(rc, remark, nil, nil)
+		if rc, remark := Verdict(err); rc == code.SystemError {
+			r.fail(rc, remark)
+		} else {
+			r.Reply(rc, remark, nil, nil)
+		}
 	case r.state == fresh:
 		rt.log.Error("handler did not answer", zap.Stringer("request", route.Code))
-		r.Reply(code.SystemError, "not set any response code", nil, nil)
-	}
-	if rt.Observed != nil && r.state == replied {
-		rt.Observed(r, r.result)
+		r.fail(code.SystemError, "not set any response code")
 	}
 }
 
@@ -169,6 +181,6 @@ func (rt *Router) survive(route *Route, r *Request) {
 	}
 	rt.log.Error("handler panicked", zap.Stringer("request", route.Code), zap.String("peer", r.Conn.remote), zap.Any("panic", p), zap.Stack("stack"))
 	if r.state == fresh {
-		r.Reply(code.SystemError, fmt.Sprintf("%s: internal error: %v", route.Code, p), nil, nil)
+		r.fail(code.SystemError, fmt.Sprintf("%s: internal error: %v", route.Code, p))
 	}
 }

@@ -132,9 +132,10 @@ type member struct {
 	info   body.ConsumerRunningInfo
 }
 
-func (m *member) Opened(*remoting.Conn)   {}
-func (m *member) BurstEnd(*remoting.Conn) {}
-func (m *member) Closed(*remoting.Conn)   {}
+func (m *member) Opened(*remoting.Conn)    {}
+func (m *member) BurstEnd(*remoting.Conn)  {}
+func (m *member) Answered(remoting.Answer) {}
+func (m *member) Closed(*remoting.Conn)    {}
 func (m *member) Serve(r *remoting.Request) {
 	switch code.Request(r.Code) {
 	case code.GetConsumerRunningInfo:
