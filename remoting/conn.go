@@ -58,12 +58,12 @@ type Conn struct {
 	enc      atomic.Uint32 // serialization last seen from the peer
 	version  atomic.Int32  // version last seen from the peer
 	language atomic.Uint32
-	active   atomic.Int64 // unix ms of the last read or write
-	partial  atomic.Int64 // unix ms since which a frame is incomplete, 0 if none is
+	active   atomic.Int64 // nowMs of the last read or write
+	partial  atomic.Int64 // nowMs since which a frame is incomplete, 0 if none is
 	full     atomic.Bool  // much output has been collected
 	keptIn   atomic.Int64 // bytes of in
 	keptOut  atomic.Int64 // bytes of output above highWater
-	unread   atomic.Int64 // unix ms since which such output has not become less, 0 if there is none
+	unread   atomic.Int64 // nowMs since which such output has not become less, 0 if there is none
 	doomed   atomic.Bool  // closed to free memory
 
 	reading sync.Mutex // serializes onData and resume
@@ -117,9 +117,15 @@ func (c *Conn) Alive() bool {
 // Close ends the connection. Calls that wait on it fail.
 func (c *Conn) Close() { c.tr.close() }
 
-func (c *Conn) touch() { c.active.Store(time.Now().UnixMilli()) }
+func (c *Conn) touch() { c.active.Store(nowMs()) }
 
-// idleSince returns when something last moved, or when the frame began that is still incomplete: unix ms.
+var started = time.Now()
+
+// nowMs is the time by which connections are judged: ms since about the start of the process, never 0. It does not jump, and costs
+// one reading of the clock where the time of day costs two.
+func nowMs() int64 { return 1 + time.Since(started).Milliseconds() }
+
+// idleSince returns when something last moved, or when the frame began that is still incomplete, in nowMs.
 func (c *Conn) idleSince() int64 {
 	if p := c.partial.Load(); p != 0 {
 		return min(p, c.active.Load())

@@ -3,7 +3,6 @@ package remoting
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"go.uber.org/zap"
 )
@@ -29,7 +28,7 @@ func (c *Conn) keepOut(delta int) {
 	case n == 0:
 		c.unread.Store(0)
 	case delta < 0 || n == int64(delta):
-		c.unread.Store(time.Now().UnixMilli())
+		c.unread.Store(nowMs())
 	}
 	c.keep(int64(delta))
 }
@@ -45,7 +44,7 @@ func (c *Conn) keep(delta int64) {
 	}
 }
 
-// keepsSince is since when the connection has kept something without any progress: unix ms.
+// keepsSince is since when the connection has kept something without any progress, in nowMs.
 func (c *Conn) keepsSince() int64 {
 	partial, unread := c.partial.Load(), c.unread.Load()
 	if partial == 0 || unread != 0 && unread < partial {

@@ -182,7 +182,7 @@ func (p *polled) onRequest(c *Conn) error {
 		if n < len(buf) && !c.incomplete() {
 			return nil
 		}
-		if time.Now().UnixMilli()-c.active.Load() > slowChunk {
+		if nowMs()-c.active.Load() > slowChunk {
 			return nil
 		}
 		n, more = 0, true

@@ -2,7 +2,6 @@ package remoting
 
 import (
 	"errors"
-	"time"
 
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
@@ -39,7 +38,7 @@ type Request struct {
 	Command
 
 	frame   []byte
-	since   int64 // when it came, in ms
+	since   int64 // when it came, in nowMs
 	state   byte
 	onLane  bool
 	checked bool // Router.Before has let it pass
@@ -155,7 +154,7 @@ func (t Ticket) put(rc code.Response, remark string, h header.Appender, b []byte
 		outcome = Failed
 	}
 	t.Conn.handler.Answered(Answer{
-		Code: t.code, Result: rc, TookMs: max(0, time.Now().UnixMilli()-t.since), Held: t.held, Outcome: outcome,
+		Code: t.code, Result: rc, TookMs: nowMs() - t.since, Held: t.held, Outcome: outcome,
 	})
 }
 

@@ -318,8 +318,8 @@ func (s *Server) closeIdle(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-tick.C:
-			limit := now.Add(-s.cfg.IdleTimeout).UnixMilli()
+		case <-tick.C:
+			limit := nowMs() - s.cfg.IdleTimeout.Milliseconds()
 			for _, c := range s.Conns() {
 				if c.idleSince() < limit {
 					c.Close()
