@@ -41,11 +41,25 @@ type Command struct {
 	Remark   []byte
 	Body     []byte // nil if there is none
 
-	ext     []extField
+	head    []byte // the header's text
 	scratch []byte // JSON strings without their escapes
+	ext     []extField
 }
 
-type extField struct{ key, val []byte }
+type extField struct{ key, val span }
+
+// span is a piece of the header's text, or of scratch if at is negative: then it begins at ^at. Spans are a third of the size of
+// slices and nothing to the garbage collector.
+type span struct{ at, size int32 }
+
+// bytes returns what s covers.
+func (c *Command) bytes(s span) []byte {
+	b, at := c.head, s.at
+	if at < 0 {
+		b, at = c.scratch, ^at
+	}
+	return b[at : at+s.size : at+s.size]
+}
 
 // IsResponse tells a reply from a request.
 func (c *Command) IsResponse() bool { return c.Flag&flagResponse != 0 }
@@ -63,22 +77,23 @@ func (c *Command) Parse(frame []byte) error {
 	if n > len(frame)-4 {
 		return fmt.Errorf("%w: header of %d bytes in a frame of %d", ErrFrame, n, len(frame))
 	}
-	*c = Command{Body: frame[4+n:], ext: c.ext[:0], scratch: c.scratch[:0]}
+	*c = Command{Body: frame[4+n:], head: frame[4 : 4+n], ext: c.ext[:0], scratch: c.scratch[:0]}
 	if len(c.Body) == 0 {
 		c.Body = nil
 	}
 	switch enc := word >> 24; enc {
 	case uint32(header.JSON):
-		return c.parseJSON(frame[4 : 4+n])
+		return c.parseJSON()
 	case uint32(header.Binary):
 		c.Enc = header.Binary
-		return c.parseBinary(frame[4 : 4+n])
+		return c.parseBinary()
 	default:
 		return fmt.Errorf("%w: serialize type %d", ErrFrame, enc)
 	}
 }
 
-func (c *Command) parseBinary(b []byte) error {
+func (c *Command) parseBinary() error {
+	b := c.head
 	if len(b) < binaryFixed {
 		return fmt.Errorf("%w: %d bytes", ErrHeader, len(b))
 	}
@@ -98,10 +113,11 @@ func (c *Command) parseBinary(b []byte) error {
 	if ext < 0 || ext > len(b) {
 		return fmt.Errorf("%w: ext fields of %d bytes", ErrHeader, ext)
 	}
-	return c.parseBinaryMap(b[:ext])
+	return c.parseBinaryMap(b[:ext], int32(binaryFixed+remark))
 }
 
-func (c *Command) parseBinaryMap(m []byte) error {
+// parseBinaryMap reads the ext fields, which begin at the given place of the header.
+func (c *Command) parseBinaryMap(m []byte, at int32) error {
 	for len(m) > 0 {
 		if len(m) < 2 {
 			return fmt.Errorf("%w: ext field key", ErrHeader)
@@ -114,15 +130,15 @@ func (c *Command) parseBinaryMap(m []byte) error {
 		if v < 0 || v > len(m)-6-k {
 			return fmt.Errorf("%w: ext field value of %d bytes", ErrHeader, v)
 		}
-		if err := c.addExt(m[2:2+k:2+k], m[6+k:6+k+v:6+k+v]); err != nil {
+		if err := c.addExt(span{at + 2, int32(k)}, span{at + 6 + int32(k), int32(v)}); err != nil {
 			return err
 		}
-		m = m[6+k+v:]
+		m, at = m[6+k+v:], at+int32(6+k+v)
 	}
 	return nil
 }
 
-func (c *Command) addExt(key, val []byte) error {
+func (c *Command) addExt(key, val span) error {
 	if len(c.ext) == maxExtFields {
 		return fmt.Errorf("%w: more than %d ext fields", ErrHeader, maxExtFields)
 	}
@@ -133,8 +149,8 @@ func (c *Command) addExt(key, val []byte) error {
 // EachExt calls f with every ext field in the order of the frame until f returns false. Of a key that comes twice the later
 // value counts. Keys and values die with the frame.
 func (c *Command) EachExt(f func(key, val []byte) bool) {
-	for i := range c.ext {
-		if !f(c.ext[i].key, c.ext[i].val) {
+	for _, e := range c.ext {
+		if !f(c.bytes(e.key), c.bytes(e.val)) {
 			return
 		}
 	}
@@ -143,8 +159,8 @@ func (c *Command) EachExt(f func(key, val []byte) bool) {
 // Decode hands every ext field to h. The first field whose value does not parse is returned after all others have been set.
 func (c *Command) Decode(h header.Setter) error {
 	var first error
-	for i := range c.ext {
-		if err := h.SetField(c.ext[i].key, c.ext[i].val); err != nil && first == nil {
+	for _, e := range c.ext {
+		if err := h.SetField(c.bytes(e.key), c.bytes(e.val)); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -154,8 +170,8 @@ func (c *Command) Decode(h header.Setter) error {
 // Ext returns one ext field as a string of its own.
 func (c *Command) Ext(key string) (string, bool) {
 	for i := len(c.ext) - 1; i >= 0; i-- {
-		if string(c.ext[i].key) == key {
-			return string(c.ext[i].val), true
+		if string(c.bytes(c.ext[i].key)) == key {
+			return string(c.bytes(c.ext[i].val)), true
 		}
 	}
 	return "", false
@@ -164,7 +180,6 @@ func (c *Command) Ext(key string) (string, bool) {
 // release forgets what c points to and keeps the memory that the next Parse can use.
 func (c *Command) release() {
 	ext, scratch := c.ext, c.scratch
-	clear(ext[:cap(ext)])
 	if cap(scratch) > 64<<10 {
 		scratch = nil
 	}

@@ -299,7 +299,7 @@ func TestReusedCommandForgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(Command{}, c, cmp.FilterPath(func(p cmp.Path) bool {
-		return p.String() == "ext" || p.String() == "scratch"
+		return p.String() == "ext" || p.String() == "head" || p.String() == "scratch"
 	}, cmp.Ignore()), cmp.AllowUnexported(Command{})); d != "" || len(c.ext) > 0 {
 		t.Fatal(d, c.ext)
 	}

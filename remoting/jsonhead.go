@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -16,12 +17,12 @@ import (
 // commas, quoted numbers); unknown members may hold anything that has matching ends.
 
 // parseJSON decodes the JSON form of a command header.
-func (c *Command) parseJSON(b []byte) error {
-	s := jsonScan{b: b}
+func (c *Command) parseJSON() error {
+	s := jsonScan{b: c.head}
 	s.expect('{')
 	for first := true; s.next(first); first = false {
 		key, _ := s.key()
-		switch string(key) {
+		switch string(c.bytes(key)) {
 		case "code":
 			c.Code = s.int32()
 		case "flag":
@@ -33,24 +34,24 @@ func (c *Command) parseJSON(b []byte) error {
 		case "language":
 			c.Language = s.language()
 		case "remark":
-			c.Remark = c.text(&s, len(b))
+			c.Remark = c.bytes(c.text(&s))
 		case "extFields":
-			if err := c.parseJSONExt(&s, len(b)); err != nil {
+			if err := c.parseJSONExt(&s); err != nil {
 				return err
 			}
 		default:
 			s.skip()
 		}
 	}
-	if s.peek() == 0 && !s.bad && s.i == len(b) {
+	if s.peek() == 0 && !s.bad && s.i == len(s.b) {
 		return nil
 	}
-	return fmt.Errorf("%w: not the JSON of a command: %.80q", ErrHeader, b)
+	return fmt.Errorf("%w: not the JSON of a command: %.80q", ErrHeader, s.b)
 }
 
 // parseJSONExt reads the object of ext fields. A number or boolean counts as its text, an object or array as its JSON; null is
-// absent. size is the length of the whole header.
-func (c *Command) parseJSONExt(s *jsonScan, size int) error {
+// absent.
+func (c *Command) parseJSONExt(s *jsonScan) error {
 	if s.peek() != '{' {
 		if string(s.scalar()) != "null" {
 			s.fail()
@@ -62,7 +63,7 @@ func (c *Command) parseJSONExt(s *jsonScan, size int) error {
 	for first := true; s.next(first); first = false {
 		key, val, ok := s.plainField()
 		if !ok {
-			if key, val, ok = c.field(s, size); !ok {
+			if key, val, ok = c.field(s); !ok {
 				continue
 			}
 		}
@@ -74,28 +75,28 @@ func (c *Command) parseJSONExt(s *jsonScan, size int) error {
 }
 
 // field reads one ext field of any form. It reports false if the value is null, and if there is no field.
-func (c *Command) field(s *jsonScan, size int) (key, val []byte, ok bool) {
+func (c *Command) field(s *jsonScan) (key, val span, ok bool) {
 	key, escaped := s.key()
 	if escaped {
-		key = c.unescape(key, size)
+		key = c.unescape(key)
 	}
 	if q := s.peek(); q == '"' || q == '\'' {
-		val = c.text(s, size)
-	} else if val = s.skip(); string(val) == "null" {
-		return nil, nil, false
+		val = c.text(s)
+	} else if val = s.skip(); string(c.bytes(val)) == "null" {
+		return span{}, span{}, false
 	}
 	return key, val, !s.bad
 }
 
-// text reads a string value and removes its escapes; any other value is nil.
-func (c *Command) text(s *jsonScan, size int) []byte {
+// text reads a string value and removes its escapes; any other value is empty.
+func (c *Command) text(s *jsonScan) span {
 	if q := s.peek(); q != '"' && q != '\'' {
 		s.skip()
-		return nil
+		return span{}
 	}
 	raw, escaped := s.str()
 	if escaped {
-		return c.unescape(raw, size)
+		return c.unescape(raw)
 	}
 	return raw
 }
@@ -160,22 +161,22 @@ func (s *jsonScan) expect(c byte) {
 }
 
 // str returns the raw text between the quotes of the next string and whether it holds escapes.
-func (s *jsonScan) str() (raw []byte, escaped bool) {
+func (s *jsonScan) str() (raw span, escaped bool) {
 	q := s.peek()
 	if q != '"' && q != '\'' {
 		s.fail()
-		return nil, false
+		return span{}, false
 	}
 	start := s.i + 1
 	for i := start; ; i += 2 {
 		i = quoteOrEscape(s.b, i, q)
 		if i >= len(s.b) {
 			s.fail()
-			return nil, false
+			return span{}, false
 		}
 		if s.b[i] == q {
 			s.i = i + 1
-			return s.b[start:i:i], escaped
+			return span{int32(start), int32(i - start)}, escaped
 		}
 		escaped = true
 	}
@@ -217,7 +218,7 @@ func isScalar(c byte) bool {
 }
 
 // skip passes over one value of any kind and returns its text. It does not recurse: nesting costs nothing.
-func (s *jsonScan) skip() []byte {
+func (s *jsonScan) skip() span {
 	s.peek()
 	start := s.i
 	for depth := 0; !s.bad; {
@@ -247,9 +248,9 @@ func (s *jsonScan) skip() []byte {
 		}
 	}
 	if s.bad {
-		return nil
+		return span{}
 	}
-	return s.b[start:s.i:s.i]
+	return span{int32(start), int32(s.i - start)}
 }
 
 // next reports whether one more member of an object begins; it consumes what stands before it, or the end of the object.
@@ -269,7 +270,7 @@ func (s *jsonScan) next(first bool) bool {
 }
 
 // key reads `"key":`.
-func (s *jsonScan) key() (raw []byte, escaped bool) {
+func (s *jsonScan) key() (raw span, escaped bool) {
 	raw, escaped = s.str()
 	s.expect(':')
 	return raw, escaped
@@ -277,31 +278,26 @@ func (s *jsonScan) key() (raw []byte, escaped bool) {
 
 // plainField reads `"key":"value"` if it stands there without blanks and escapes, which is what programs write. If not it does
 // nothing.
-func (s *jsonScan) plainField() (key, val []byte, ok bool) {
+func (s *jsonScan) plainField() (key, val span, ok bool) {
 	b, i := s.b, s.i
 	if i >= len(b) || b[i] != '"' {
-		return nil, nil, false
+		return span{}, span{}, false
 	}
 	k := quoteOrEscape(b, i+1, '"')
 	if k+2 >= len(b) || b[k] != '"' || b[k+1] != ':' || b[k+2] != '"' {
-		return nil, nil, false
+		return span{}, span{}, false
 	}
 	v := quoteOrEscape(b, k+3, '"')
 	if v >= len(b) || b[v] != '"' {
-		return nil, nil, false
+		return span{}, span{}, false
 	}
 	s.i = v + 1
-	return b[i+1 : k : k], b[k+3 : v : v], true
+	return span{int32(i + 1), int32(k - i - 1)}, span{int32(k + 3), int32(v - k - 3)}, true
 }
 
 // int32 reads a number, which may be quoted. A fraction is cut off; null is 0.
 func (s *jsonScan) int32() int32 {
-	var raw []byte
-	if c := s.peek(); c == '"' || c == '\'' {
-		raw, _ = s.str()
-	} else {
-		raw = s.scalar()
-	}
+	raw := s.word()
 	n, ok := parseInt32(raw)
 	if !ok {
 		if whole, fraction, found := bytes.Cut(raw, []byte(".")); found && len(bytes.Trim(fraction, "0123456789")) == 0 {
@@ -312,6 +308,15 @@ func (s *jsonScan) int32() int32 {
 		s.fail()
 	}
 	return n
+}
+
+// word returns the text of a number, true, false or null, or the raw text of a string.
+func (s *jsonScan) word() []byte {
+	if c := s.peek(); c != '"' && c != '\'' {
+		return s.scalar()
+	}
+	raw, _ := s.str()
+	return s.b[raw.at : raw.at+raw.size]
 }
 
 func parseInt32(b []byte) (int32, bool) {
@@ -346,7 +351,7 @@ func (s *jsonScan) language() code.Language {
 		}
 		return code.Other
 	}
-	raw, _ := s.str()
+	raw := s.word()
 	switch string(raw) { // the two that matter, without a search
 	case "JAVA":
 		return code.Java
@@ -358,9 +363,10 @@ func (s *jsonScan) language() code.Language {
 
 // unescape decodes the raw text of a JSON string into the command's scratch space. What it writes is not longer than what it
 // reads (but for one broken escape at the end), so space of the header's size does for all strings of the header.
-func (c *Command) unescape(raw []byte, size int) []byte {
+func (c *Command) unescape(text span) span {
+	raw := c.bytes(text)
 	if cap(c.scratch)-len(c.scratch) < len(raw) {
-		c.scratch = make([]byte, 0, size)
+		c.scratch = slices.Grow(c.scratch, len(c.head))
 	}
 	start := len(c.scratch)
 	dst := c.scratch
@@ -393,7 +399,7 @@ func (c *Command) unescape(raw []byte, size int) []byte {
 		}
 	}
 	c.scratch = dst
-	return dst[start:len(dst):len(dst)]
+	return span{^int32(start), int32(len(dst) - start)}
 }
 
 // unescapeRune reads the four hex digits after \u, and the second half of a surrogate pair if there is one.
