@@ -108,7 +108,7 @@ func (c *Conn) onReply(opaque int32, frame []byte) {
 		return
 	}
 	r := new(Reply)
-	if err := r.Parse(slices.Clone(frame)); err != nil {
+	if err := r.parse(slices.Clone(frame), &c.known); err != nil {
 		panic("remoting: a frame that was parsed does not parse") // the parser depends on the frame alone
 	}
 	done(r, nil)

@@ -68,7 +68,10 @@ func (c *Command) IsResponse() bool { return c.Flag&flagResponse != 0 }
 func (c *Command) IsOneway() bool { return c.Flag&flagOneway != 0 }
 
 // Parse decodes a frame without its four length bytes into c, which keeps pointing into it.
-func (c *Command) Parse(frame []byte) error {
+func (c *Command) Parse(frame []byte) error { return c.parse(frame, nil) }
+
+// parse is Parse with the known forms of headers, if there are any.
+func (c *Command) parse(frame []byte, known *forms) error {
 	if len(frame) < 4 {
 		return fmt.Errorf("%w: %d bytes", ErrFrame, len(frame))
 	}
@@ -83,6 +86,9 @@ func (c *Command) Parse(frame []byte) error {
 	}
 	switch enc := word >> 24; enc {
 	case uint32(header.JSON):
+		if known != nil {
+			return known.parse(c)
+		}
 		return c.parseJSON()
 	case uint32(header.Binary):
 		c.Enc = header.Binary

@@ -31,6 +31,7 @@ const maxHeld = MaxFrame + 1<<20
 // owner is what the connections of one Server or Client have in common.
 type owner struct {
 	handler     Handler
+	known       forms          // of the headers that peers write
 	sendTimeout time.Duration  // in which a slow peer must take sendChunk bytes
 	maxPending  int            // bytes that a peer may leave unread
 	maxKept     int64          // bytes that all peers together may leave unfinished or unread
@@ -264,7 +265,7 @@ func (c *Conn) completeFrame(r *Request, p []byte) (rest []byte, err error) {
 
 // serve handles one frame without its length word.
 func (c *Conn) serve(r *Request, frame []byte) error {
-	if err := r.Parse(frame); err != nil {
+	if err := r.parse(frame, &c.known); err != nil {
 		return err
 	}
 	if r.IsResponse() {
