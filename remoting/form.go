@@ -98,6 +98,7 @@ func (f *form) match(c *Command) bool {
 	}
 	c.scratch = c.scratch[:0]
 	c.ext = slices.Grow(c.ext[:0], f.fields)
+	ext, n := c.ext[:f.fields], 0
 	for k := range f.parts {
 		p := &f.parts[k]
 		if len(b)-i < 8 || (binary.LittleEndian.Uint64(b[i:])^p.word)&p.mask != 0 {
@@ -112,31 +113,35 @@ func (f *form) match(c *Command) bool {
 			for end < len(b) && (b[end] >= '0' && b[end] <= '9' || b[end] == '-') {
 				end++
 			}
-			n, ok := parseInt32(b[i:end])
-			if !ok {
+			var ok bool
+			if c.Opaque, ok = parseInt32(b[i:end]); !ok {
 				return false
 			}
-			c.Opaque, i = n, end
+			i = end
 			continue
 		}
-		end := quoteOrEscape(b, i, '"')
-		escaped := end < len(b) && b[end] == '\\'
-		for end < len(b) && b[end] == '\\' {
-			end = quoteOrEscape(b, end+2, '"')
+		end := i
+		if i+8 > len(b) {
+			return false
 		}
-		if end >= len(b) {
+		if m := stops(binary.LittleEndian.Uint64(b[i:]), '"'); m != 0 { // most values are short
+			end += bits.TrailingZeros64(m) / 8
+		} else if end = quoteOrEscape(b, i+8, '"'); end >= len(b) {
 			return false
 		}
 		val := span{int32(i), int32(end - i)}
-		if escaped {
-			val = c.unescape(val)
+		if b[end] == '\\' {
+			if val, end = c.escaped(i, end); end >= len(b) {
+				return false
+			}
 		}
-		c.ext = append(c.ext, extField{span{int32(i) - p.back, p.key}, val})
-		i = end
+		ext[n] = extField{span{int32(i) - p.back, p.key}, val}
+		n, i = n+1, end
 	}
 	if i != len(b)-len(f.tail) {
 		return false
 	}
+	c.ext = ext
 	c.Code, c.Flag, c.Version, c.Language = f.code, f.flag, f.version, f.language
 	return true
 }

@@ -182,14 +182,18 @@ func (s *jsonScan) str() (raw span, escaped bool) {
 	}
 }
 
-// quoteOrEscape returns the place of the first q or backslash in b[i:], len(b) or more if there is none. It looks at eight bytes
-// at a time: in w^(q in each byte) the byte that is q is zero, and the lowest zero byte is the lowest set bit of m.
-func quoteOrEscape(b []byte, i int, q byte) int {
+// stops finds the first byte of w that is q or a backslash: the lowest set bit is its highest one. There is none if there is no
+// such byte. In w^(q in each byte) the byte that is q is zero, and the lowest zero byte is the lowest that borrows.
+func stops(w uint64, q byte) uint64 {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	x, y := w^ones*uint64(q), w^ones*'\\'
+	return ((x-ones)&^x | (y-ones)&^y) & highs
+}
+
+// quoteOrEscape returns the place of the first q or backslash in b[i:], len(b) or more if there is none.
+func quoteOrEscape(b []byte, i int, q byte) int {
 	for ; i+8 <= len(b); i += 8 {
-		w := binary.LittleEndian.Uint64(b[i:])
-		x, y := w^ones*uint64(q), w^ones*'\\'
-		if m := ((x-ones)&^x | (y-ones)&^y) & highs; m != 0 {
+		if m := stops(binary.LittleEndian.Uint64(b[i:]), q); m != 0 {
 			return i + bits.TrailingZeros64(m)/8
 		}
 	}
@@ -400,6 +404,34 @@ func (c *Command) unescape(text span) span {
 	}
 	c.scratch = dst
 	return span{^int32(start), int32(len(dst) - start)}
+}
+
+// escaped reads the rest of a string of the header that begins at i and has its first escape at end. It returns the string and
+// where its closing quote stands. The separators of properties, which each send has, are read as they come.
+func (c *Command) escaped(i, end int) (span, int) {
+	b, start := c.head, len(c.scratch)
+	c.scratch = slices.Grow(c.scratch, len(b)-i)
+	dst := c.scratch
+	for from := i; end < len(b); {
+		dst = append(dst, b[from:end]...)
+		if b[end] == '"' {
+			c.scratch = dst
+			return span{^int32(start), int32(len(dst) - start)}, end
+		}
+		from = end + 6
+		if from > len(b) || string(b[end:end+5]) != `\u000` || b[end+5]-'0' > 9 {
+			break
+		}
+		dst = append(dst, b[end+5]-'0')
+		end = quoteOrEscape(b, from, '"')
+	}
+	for end < len(b) && b[end] == '\\' {
+		end = quoteOrEscape(b, end+2, '"')
+	}
+	if end >= len(b) {
+		return span{}, end
+	}
+	return c.unescape(span{int32(i), int32(end - i)}), end
 }
 
 // unescapeRune reads the four hex digits after \u, and the second half of a surrogate pair if there is one.
