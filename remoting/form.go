@@ -120,13 +120,14 @@ func (f *form) match(c *Command) bool {
 			i = end
 			continue
 		}
-		end := i
-		if i+8 > len(b) {
-			return false
+		stop := uint64(0)
+		if i+8 <= len(b) { // most values are short
+			stop = stops(binary.LittleEndian.Uint64(b[i:]), '"')
 		}
-		if m := stops(binary.LittleEndian.Uint64(b[i:]), '"'); m != 0 { // most values are short
-			end += bits.TrailingZeros64(m) / 8
-		} else if end = quoteOrEscape(b, i+8, '"'); end >= len(b) {
+		end := i
+		if stop != 0 {
+			end += bits.TrailingZeros64(stop) / 8
+		} else if end = quoteOrEscape(b, i, '"'); end >= len(b) {
 			return false
 		}
 		val := span{int32(i), int32(end - i)}

@@ -110,9 +110,7 @@ func (w *Writer) Int(key string, v int64) {
 		return
 	}
 	w.jsonKey(key)
-	w.Buf = append(w.Buf, '"')
-	w.Buf = strconv.AppendInt(w.Buf, v, 10)
-	w.Buf = append(w.Buf, '"')
+	w.Buf = append(strconv.AppendInt(append(w.Buf, '"'), v, 10), '"')
 }
 
 // Bool appends true or false.
@@ -132,13 +130,14 @@ func (w *Writer) binKey(key string, n int) {
 }
 
 func (w *Writer) jsonKey(key string) {
+	b := w.Buf
 	if w.some {
-		w.Buf = append(w.Buf, ',')
+		b = append(b, ',')
 	}
 	w.some = true
-	w.Buf = append(w.Buf, '"')
-	w.Buf = append(w.Buf, key...)
-	w.Buf = append(w.Buf, '"', ':')
+	b = append(b, '"')
+	b = append(b, key...)
+	w.Buf = append(b, '"', ':')
 }
 
 const hexDigits = "0123456789abcdef"
@@ -148,7 +147,7 @@ const hexDigits = "0123456789abcdef"
 func AppendJSONString[T string | []byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	start := 0
-	for i := 0; i < len(s); i++ {
+	for i := plain(s); i < len(s); i++ {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
@@ -184,4 +183,20 @@ func AppendJSONString[T string | []byte](dst []byte, s T) []byte {
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
+}
+
+// plain returns how many bytes of s, in eights, are printable ASCII that needs no escape. In a byte of w that is below ' ' the first
+// difference borrows, in one that is a quote or backslash the others do; what is after such a byte does not matter.
+func plain[T string | []byte](s T) (n int) {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; n+8 <= len(s); n += 8 {
+		b := s[n : n+8]
+		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		q, e := w^ones*'"', w^ones*'\\'
+		if (w|(w-ones*' ')|(q-ones)|(e-ones))&highs != 0 {
+			break
+		}
+	}
+	return n
 }
