@@ -70,6 +70,9 @@ func parseInt(b []byte) (int64, bool) {
 	if len(b) == 0 {
 		return 0, false
 	}
+	if len(b) < 19 { // does not overflow
+		return parseShort(b, neg)
+	}
 	var v int64
 	for _, c := range b {
 		d := int64(c) - '0'
@@ -85,6 +88,20 @@ func parseInt(b []byte) (int64, bool) {
 		return 0, false
 	}
 	return -v, true
+}
+
+func parseShort(b []byte, neg bool) (v int64, ok bool) {
+	for _, c := range b {
+		d := c - '0'
+		if d > 9 {
+			return 0, false
+		}
+		v = v*10 + int64(d)
+	}
+	if neg {
+		v = -v
+	}
+	return v, true
 }
 
 func appendNonEmpty(w *Writer, key, val string) {
