@@ -132,7 +132,7 @@ func (f *form) match(c *Command) bool {
 		}
 		val := span{int32(i), int32(end - i)}
 		if b[end] == '\\' {
-			if val, end = c.escaped(i, end); end >= len(b) {
+			if val, end = c.escaped(i); end >= len(b) {
 				return false
 			}
 		}

@@ -406,32 +406,40 @@ func (c *Command) unescape(text span) span {
 	return span{^int32(start), int32(len(dst) - start)}
 }
 
-// escaped reads the rest of a string of the header that begins at i and has its first escape at end. It returns the string and
-// where its closing quote stands. The separators of properties, which each send has, are read as they come.
-func (c *Command) escaped(i, end int) (span, int) {
-	b, start := c.head, len(c.scratch)
-	c.scratch = slices.Grow(c.scratch, len(b)-i)
-	dst := c.scratch
-	for from := i; end < len(b); {
-		dst = append(dst, b[from:end]...)
-		if b[end] == '"' {
-			c.scratch = dst
-			return span{^int32(start), int32(len(dst) - start)}, end
+// escaped reads the string of the header that begins at i, which holds escapes, and returns it and where its closing quote stands;
+// len(head) or more if there is none. The separators of properties, which each send has, are read on the way.
+func (c *Command) escaped(i int) (val span, end int) {
+	b, start, from := c.head, len(c.scratch), i
+	c.scratch = slices.Grow(c.scratch, len(b)-i+8)
+	dst := c.scratch[:cap(c.scratch)]
+	for n := start; i+8 <= len(b); {
+		w := binary.LittleEndian.Uint64(b[i:])
+		binary.LittleEndian.PutUint64(dst[n:], w)
+		k := 8
+		if m := stops(w, '"'); m != 0 {
+			k = bits.TrailingZeros64(m) / 8
 		}
-		from = end + 6
-		if from > len(b) || string(b[end:end+5]) != `\u000` || b[end+5]-'0' > 9 {
+		i, n = i+k, n+k
+		if k == 8 {
+			continue
+		}
+		if b[i] == '"' {
+			c.scratch = dst[:n]
+			return span{^int32(start), int32(n - start)}, i
+		}
+		if i+6 > len(b) || string(b[i:i+5]) != `\u000` || b[i+5]-'0' > 9 {
 			break
 		}
-		dst = append(dst, b[end+5]-'0')
-		end = quoteOrEscape(b, from, '"')
+		dst[n] = b[i+5] - '0'
+		i, n = i+6, n+1
 	}
-	for end < len(b) && b[end] == '\\' {
+	for end = quoteOrEscape(b, from, '"'); end < len(b) && b[end] == '\\'; {
 		end = quoteOrEscape(b, end+2, '"')
 	}
 	if end >= len(b) {
 		return span{}, end
 	}
-	return c.unescape(span{int32(i), int32(end - i)}), end
+	return c.unescape(span{int32(from), int32(end - from)}), end
 }
 
 // unescapeRune reads the four hex digits after \u, and the second half of a surrogate pair if there is one.
