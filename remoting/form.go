@@ -86,6 +86,11 @@ type formPart struct {
 	size       int32  // of the text
 	back       int32  // the key begins so many bytes before the value
 	key        int32  // its size; notKey if the value is the opaque
+
+	// usual is the size of the value when the form was learned, and stop what stops finds in one of that size, 0 if it is 8 or more.
+	// Where that is right again the processor need not wait for the end of one value before it looks at the next.
+	usual int32
+	stop  uint64
 }
 
 const notKey = -1
@@ -125,10 +130,15 @@ func (f *form) match(c *Command) bool {
 			stop = stops(binary.LittleEndian.Uint64(b[i:]), '"')
 		}
 		end := i
-		if stop != 0 {
+		switch {
+		case stop == 0:
+			if end = quoteOrEscape(b, i, '"'); end >= len(b) {
+				return false
+			}
+		case stop&(p.stop|(p.stop-1)) == p.stop:
+			end += int(p.usual)
+		default:
 			end += bits.TrailingZeros64(stop) / 8
-		} else if end = quoteOrEscape(b, i, '"'); end >= len(b) {
-			return false
 		}
 		val := span{int32(i), int32(end - i)}
 		if b[end] == '\\' {
@@ -224,6 +234,9 @@ func (l *formLearner) value(val, key span) {
 		size: int32(len(text)),
 		back: val.at - key.at,
 		key:  key.size,
+
+		usual: val.size,
+		stop:  0x80 << (8 * val.size),
 	})
 	l.from = int(val.at + val.size)
 }
