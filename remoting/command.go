@@ -44,6 +44,7 @@ type Command struct {
 	head    []byte // the header's text
 	scratch []byte // JSON strings without their escapes
 	ext     []extField
+	form    *form // that the header has, nil if it was parsed
 }
 
 type extField struct{ key, val span }
@@ -80,7 +81,9 @@ func (c *Command) parse(frame []byte, known *forms) error {
 	if n > len(frame)-4 {
 		return fmt.Errorf("%w: header of %d bytes in a frame of %d", ErrFrame, n, len(frame))
 	}
-	*c = Command{Body: frame[4+n:], head: frame[4 : 4+n], ext: c.ext[:0], scratch: c.scratch[:0]}
+	ext, scratch := c.ext[:0], c.scratch[:0]
+	*c = Command{}
+	c.Body, c.head, c.ext, c.scratch = frame[4+n:], frame[4:4+n], ext, scratch
 	if len(c.Body) == 0 {
 		c.Body = nil
 	}
@@ -164,6 +167,29 @@ func (c *Command) EachExt(f func(key, val []byte) bool) {
 
 // Decode hands every ext field to h. The first field whose value does not parse is returned after all others have been set.
 func (c *Command) Decode(h header.Setter) error {
+	if x, ok := h.(header.Indexed); ok && c.form != nil {
+		return c.decodeAt(x)
+	}
+	return c.decode(h)
+}
+
+// decodeAt is Decode of a header whose form knows which field is which.
+func (c *Command) decodeAt(h header.Indexed) error {
+	index := c.form.index(c, h)
+	if index == nil {
+		return c.decode(h)
+	}
+	ok := true
+	for i := range c.ext {
+		ok = h.SetAt(index[i], c.bytes(c.ext[i].val)) && ok
+	}
+	if !ok {
+		return c.decode(h)
+	}
+	return nil
+}
+
+func (c *Command) decode(h header.Setter) error {
 	var first error
 	for _, e := range c.ext {
 		if err := h.SetField(c.bytes(e.key), c.bytes(e.val)); err != nil && first == nil {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"reflect"
 	"slices"
 	"sync/atomic"
 
 	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
 )
 
 // A program writes the same JSON header all its life: only the values of ext fields and the opaque differ. What the general parser
@@ -77,6 +79,15 @@ type form struct {
 	flag     int32
 	version  code.Version
 	language code.Language
+
+	indexes atomic.Pointer[formIndexes]
+}
+
+// formIndexes are the numbers of the fields of a form in the type of header that was decoded first. There is one such type, since
+// one form is of one code.
+type formIndexes struct {
+	of reflect.Type
+	at []int
 }
 
 // formPart is a value, quotes excluded, and the text before it.
@@ -152,9 +163,25 @@ func (f *form) match(c *Command) bool {
 	if i != len(b)-len(f.tail) {
 		return false
 	}
-	c.ext = ext
+	c.ext, c.form = ext, f
 	c.Code, c.Flag, c.Version, c.Language = f.code, f.flag, f.version, f.language
 	return true
+}
+
+// index returns the numbers of the fields in headers of h's type, nil if others are known.
+func (f *form) index(c *Command, h header.Indexed) []int {
+	x := f.indexes.Load()
+	if x == nil {
+		x = &formIndexes{of: reflect.TypeOf(h)}
+		for _, e := range c.ext {
+			x.at = append(x.at, h.IndexOf(c.bytes(e.key)))
+		}
+		f.indexes.Store(x)
+	}
+	if x.of != reflect.TypeOf(h) {
+		return nil
+	}
+	return x.at
 }
 
 // formOf returns the form of a header that has been parsed, nil if it is one that programs do not write.

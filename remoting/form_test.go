@@ -44,6 +44,15 @@ func matched(t *testing.T, f *form, text []byte) bool {
 	if says(&got) != says(&want) {
 		t.Fatalf("%s\nsays by its form: %s\nand parsed: %s", text, says(&got), says(&want))
 	}
+	var h, wantH header.SendMessageRequest
+	err, wantErr := got.Decode(&h), want.Decode(&wantH)
+	if fmt.Sprint(h, err) != fmt.Sprint(wantH, wantErr) {
+		t.Fatalf("%s is by its form %+v, %v\nand parsed %+v, %v", text, h, err, wantH, wantErr)
+	}
+	var other header.PullMessageRequest
+	if err := got.Decode(&other); err != nil && other.SetField([]byte("queueId"), nil) == nil {
+		t.Fatal(err)
+	}
 	return true
 }
 

@@ -36,27 +36,26 @@ func parseOptBool(val []byte) Opt[bool] {
 	return Opt[bool]{V: parseBool(val), Ok: len(val) > 0}
 }
 
-func setInt[T int32 | int64](p *T, key, val []byte) error {
+func setInt[T int32 | int64](p *T, val []byte) bool {
 	v, ok := parseInt(val)
 	if !ok || int64(T(v)) != v {
-		return badValue(key, val)
+		return false
 	}
 	*p = T(v)
-	return nil
+	return true
 }
 
 // setOptInt takes an empty value for an absent one: Java's binary header cannot tell them apart.
-func setOptInt[T int32 | int64](p *Opt[T], key, val []byte) error {
+func setOptInt[T int32 | int64](p *Opt[T], val []byte) bool {
 	if len(val) == 0 {
 		*p = Opt[T]{}
-		return nil
+		return true
 	}
-	p.Ok = true
-	if err := setInt(&p.V, key, val); err != nil {
+	p.Ok = setInt(&p.V, val)
+	if !p.Ok {
 		*p = Opt[T]{}
-		return err
 	}
-	return nil
+	return p.Ok
 }
 
 // parseInt reads a decimal int64 with an optional sign, as Long.parseLong does. It collects the negative value, whose range

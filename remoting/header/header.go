@@ -27,6 +27,15 @@ type Setter interface {
 	SetField(key, val []byte) error
 }
 
+// Indexed is a Setter whose fields have numbers, for those who know the keys in advance. All headers of this package are.
+type Indexed interface {
+	Setter
+	// IndexOf returns the number of the field with that key, -1 if there is none.
+	IndexOf(key []byte) int
+	// SetAt sets field i, which may be -1, and reports false if val does not parse.
+	SetAt(i int, val []byte) bool
+}
+
 // Appender writes its present fields in declaration order.
 type Appender interface {
 	AppendFields(w *Writer)

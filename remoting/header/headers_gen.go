@@ -4,11 +4,28 @@ package header
 
 import "strings"
 
-// SetField implements Setter.
-func (h *CreateUserRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *CreateUserRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "username":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *CreateUserRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Username = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *CreateUserRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -21,11 +38,28 @@ func (h *CreateUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateUserRequest) Reset() { *h = CreateUserRequest{} }
 
-// SetField implements Setter.
-func (h *UpdateUserRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *UpdateUserRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "username":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *UpdateUserRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Username = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *UpdateUserRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -38,11 +72,28 @@ func (h *UpdateUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UpdateUserRequest) Reset() { *h = UpdateUserRequest{} }
 
-// SetField implements Setter.
-func (h *DeleteUserRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *DeleteUserRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "username":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *DeleteUserRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Username = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *DeleteUserRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -55,11 +106,28 @@ func (h *DeleteUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteUserRequest) Reset() { *h = DeleteUserRequest{} }
 
-// SetField implements Setter.
-func (h *GetUserRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetUserRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "username":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetUserRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Username = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetUserRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -72,11 +140,28 @@ func (h *GetUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetUserRequest) Reset() { *h = GetUserRequest{} }
 
-// SetField implements Setter.
-func (h *ListUsersRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ListUsersRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "filter":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ListUsersRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Filter = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ListUsersRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -89,11 +174,28 @@ func (h *ListUsersRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ListUsersRequest) Reset() { *h = ListUsersRequest{} }
 
-// SetField implements Setter.
-func (h *CreateAclRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *CreateAclRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "subject":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *CreateAclRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Subject = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *CreateAclRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -106,11 +208,28 @@ func (h *CreateAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateAclRequest) Reset() { *h = CreateAclRequest{} }
 
-// SetField implements Setter.
-func (h *UpdateAclRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *UpdateAclRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "subject":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *UpdateAclRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Subject = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *UpdateAclRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -123,15 +242,36 @@ func (h *UpdateAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UpdateAclRequest) Reset() { *h = UpdateAclRequest{} }
 
-// SetField implements Setter.
-func (h *DeleteAclRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *DeleteAclRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "subject":
-		h.Subject = string(val)
+		return 0
 	case "policyType":
-		h.PolicyType = string(val)
+		return 1
 	case "resource":
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *DeleteAclRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Subject = string(val)
+	case 1:
+		h.PolicyType = string(val)
+	case 2:
 		h.Resource = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *DeleteAclRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -146,11 +286,28 @@ func (h *DeleteAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteAclRequest) Reset() { *h = DeleteAclRequest{} }
 
-// SetField implements Setter.
-func (h *GetAclRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetAclRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "subject":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetAclRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Subject = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetAclRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -163,13 +320,32 @@ func (h *GetAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAclRequest) Reset() { *h = GetAclRequest{} }
 
-// SetField implements Setter.
-func (h *ListAclsRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ListAclsRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "subjectFilter":
-		h.SubjectFilter = string(val)
+		return 0
 	case "resourceFilter":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ListAclsRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.SubjectFilter = string(val)
+	case 1:
 		h.ResourceFilter = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ListAclsRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -183,11 +359,28 @@ func (h *ListAclsRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ListAclsRequest) Reset() { *h = ListAclsRequest{} }
 
-// SetField implements Setter.
-func (h *GetBrokerConfigResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetBrokerConfigResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "version":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetBrokerConfigResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Version = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetBrokerConfigResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -200,11 +393,28 @@ func (h *GetBrokerConfigResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetBrokerConfigResponse) Reset() { *h = GetBrokerConfigResponse{} }
 
-// SetField implements Setter.
-func (h *SetCommitLogReadModeRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *SetCommitLogReadModeRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "READ_AHEAD_MODE":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *SetCommitLogReadModeRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.ReadAheadMode = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *SetCommitLogReadModeRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -217,11 +427,28 @@ func (h *SetCommitLogReadModeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SetCommitLogReadModeRequest) Reset() { *h = SetCommitLogReadModeRequest{} }
 
-// SetField implements Setter.
-func (h *SwitchTimerEngineRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *SwitchTimerEngineRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "E_T":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *SwitchTimerEngineRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.EngineType = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *SwitchTimerEngineRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -234,13 +461,32 @@ func (h *SwitchTimerEngineRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SwitchTimerEngineRequest) Reset() { *h = SwitchTimerEngineRequest{} }
 
-// SetField implements Setter.
-func (h *CheckRocksdbCqWriteProgressRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *CheckRocksdbCqWriteProgressRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "checkStoreTime":
-		return setInt(&h.CheckStoreTime, key, val)
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *CheckRocksdbCqWriteProgressRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		return setInt(&h.CheckStoreTime, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *CheckRocksdbCqWriteProgressRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -254,11 +500,28 @@ func (h *CheckRocksdbCqWriteProgressRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CheckRocksdbCqWriteProgressRequest) Reset() { *h = CheckRocksdbCqWriteProgressRequest{} }
 
-// SetField implements Setter.
-func (h *ExportRocksDBConfigToJsonRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ExportRocksDBConfigToJsonRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "configType":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ExportRocksDBConfigToJsonRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.ConfigType = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ExportRocksDBConfigToJsonRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -271,11 +534,28 @@ func (h *ExportRocksDBConfigToJsonRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ExportRocksDBConfigToJsonRequest) Reset() { *h = ExportRocksDBConfigToJsonRequest{} }
 
-// SetField implements Setter.
-func (h *AddBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *AddBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "configPath":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *AddBrokerRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.ConfigPath = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *AddBrokerRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -288,15 +568,36 @@ func (h *AddBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AddBrokerRequest) Reset() { *h = AddBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *RemoveBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *RemoveBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	case "brokerClusterName":
-		h.BrokerClusterName = string(val)
+		return 1
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *RemoveBrokerRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.BrokerName = string(val)
+	case 1:
+		h.BrokerClusterName = string(val)
+	case 2:
+		return setInt(&h.BrokerID, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *RemoveBrokerRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -311,15 +612,36 @@ func (h *RemoveBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RemoveBrokerRequest) Reset() { *h = RemoveBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *ExchangeHAInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ExchangeHAInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterHaAddress":
-		h.MasterHAAddress = string(val)
+		return 0
 	case "masterFlushOffset":
-		return setOptInt(&h.MasterFlushOffset, key, val)
+		return 1
 	case "masterAddress":
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ExchangeHAInfoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.MasterHAAddress = string(val)
+	case 1:
+		return setOptInt(&h.MasterFlushOffset, val)
+	case 2:
 		h.MasterAddress = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ExchangeHAInfoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -334,15 +656,36 @@ func (h *ExchangeHAInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ExchangeHAInfoRequest) Reset() { *h = ExchangeHAInfoRequest{} }
 
-// SetField implements Setter.
-func (h *ExchangeHAInfoResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ExchangeHAInfoResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterHaAddress":
-		h.MasterHAAddress = string(val)
+		return 0
 	case "masterFlushOffset":
-		return setOptInt(&h.MasterFlushOffset, key, val)
+		return 1
 	case "masterAddress":
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ExchangeHAInfoResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.MasterHAAddress = string(val)
+	case 1:
+		return setOptInt(&h.MasterFlushOffset, val)
+	case 2:
 		h.MasterAddress = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ExchangeHAInfoResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -357,11 +700,28 @@ func (h *ExchangeHAInfoResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ExchangeHAInfoResponse) Reset() { *h = ExchangeHAInfoResponse{} }
 
-// SetField implements Setter.
-func (h *ResetMasterFlushOffset) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ResetMasterFlushOffset) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterFlushOffset":
-		return setOptInt(&h.MasterFlushOffset, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ResetMasterFlushOffset) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setOptInt(&h.MasterFlushOffset, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ResetMasterFlushOffset) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -374,17 +734,40 @@ func (h *ResetMasterFlushOffset) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ResetMasterFlushOffset) Reset() { *h = ResetMasterFlushOffset{} }
 
-// SetField implements Setter.
-func (h *HeartbeatRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *HeartbeatRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *HeartbeatRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.NS = string(val)
+	case 1:
+		h.NSD = parseOptBool(val)
+	case 2:
+		h.BName = string(val)
+	case 3:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *HeartbeatRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -400,13 +783,32 @@ func (h *HeartbeatRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *HeartbeatRequest) Reset() { *h = HeartbeatRequest{} }
 
-// SetField implements Setter.
-func (h *HeartbeatResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *HeartbeatResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "IS_SUPPORT_HEART_BEAT_V2":
-		h.SupportV2 = parseOptBool(val)
+		return 0
 	case "IS_SUB_CHANGE":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *HeartbeatResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.SupportV2 = parseOptBool(val)
+	case 1:
 		h.SubChange = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *HeartbeatResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -420,23 +822,52 @@ func (h *HeartbeatResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *HeartbeatResponse) Reset() { *h = HeartbeatResponse{} }
 
-// SetField implements Setter.
-func (h *UnregisterClientRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *UnregisterClientRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clientID":
-		h.ClientID = string(val)
+		return 0
 	case "producerGroup":
-		h.ProducerGroup = string(val)
+		return 1
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
+		return 6
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *UnregisterClientRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClientID = string(val)
+	case 1:
+		h.ProducerGroup = string(val)
+	case 2:
+		h.ConsumerGroup = string(val)
+	case 3:
+		h.NS = string(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = string(val)
+	case 6:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *UnregisterClientRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -455,19 +886,44 @@ func (h *UnregisterClientRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UnregisterClientRequest) Reset() { *h = UnregisterClientRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumerListByGroupRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetConsumerListByGroupRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetConsumerListByGroupRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetConsumerListByGroupRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -484,17 +940,40 @@ func (h *GetConsumerListByGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerListByGroupRequest) Reset() { *h = GetConsumerListByGroupRequest{} }
 
-// SetField implements Setter.
-func (h *LockBatchMqRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *LockBatchMqRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *LockBatchMqRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.NS = string(val)
+	case 1:
+		h.NSD = parseOptBool(val)
+	case 2:
+		h.BName = string(val)
+	case 3:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *LockBatchMqRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -510,17 +989,40 @@ func (h *LockBatchMqRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *LockBatchMqRequest) Reset() { *h = LockBatchMqRequest{} }
 
-// SetField implements Setter.
-func (h *UnlockBatchMqRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *UnlockBatchMqRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *UnlockBatchMqRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.NS = string(val)
+	case 1:
+		h.NSD = parseOptBool(val)
+	case 2:
+		h.BName = string(val)
+	case 3:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *UnlockBatchMqRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -536,19 +1038,44 @@ func (h *UnlockBatchMqRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UnlockBatchMqRequest) Reset() { *h = UnlockBatchMqRequest{} }
 
-// SetField implements Setter.
-func (h *NotifyConsumerIdsChangedRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *NotifyConsumerIdsChangedRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *NotifyConsumerIdsChangedRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *NotifyConsumerIdsChangedRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -565,31 +1092,68 @@ func (h *NotifyConsumerIdsChangedRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyConsumerIdsChangedRequest) Reset() { *h = NotifyConsumerIdsChangedRequest{} }
 
-// SetField implements Setter.
-func (h *ResetOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ResetOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "queueId":
-		return setOptInt(&h.QueueID, key, val)
+		return 2
 	case "offset":
-		return setOptInt(&h.Offset, key, val)
+		return 3
 	case "timestamp":
-		return setInt(&h.Timestamp, key, val)
+		return 4
 	case "isForce":
-		h.IsForce = parseBool(val)
+		return 5
 	case "ns":
-		h.NS = string(val)
+		return 6
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 7
 	case "bname":
-		h.BName = string(val)
+		return 8
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 9
 	case "lo":
+		return 10
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ResetOffsetRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Group = string(val)
+	case 1:
+		h.Topic = string(val)
+	case 2:
+		return setOptInt(&h.QueueID, val)
+	case 3:
+		return setOptInt(&h.Offset, val)
+	case 4:
+		return setInt(&h.Timestamp, val)
+	case 5:
+		h.IsForce = parseBool(val)
+	case 6:
+		h.NS = string(val)
+	case 7:
+		h.NSD = parseOptBool(val)
+	case 8:
+		h.BName = string(val)
+	case 9:
+		h.Oway = parseOptBool(val)
+	case 10:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ResetOffsetRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -612,25 +1176,56 @@ func (h *ResetOffsetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ResetOffsetRequest) Reset() { *h = ResetOffsetRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumerStatusRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetConsumerStatusRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "group":
-		h.Group = string(val)
+		return 1
 	case "clientAddr":
-		h.ClientAddr = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetConsumerStatusRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.Group = string(val)
+	case 2:
+		h.ClientAddr = string(val)
+	case 3:
+		h.NS = string(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = string(val)
+	case 6:
+		h.Oway = parseOptBool(val)
+	case 7:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetConsumerStatusRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -650,23 +1245,52 @@ func (h *GetConsumerStatusRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerStatusRequest) Reset() { *h = GetConsumerStatusRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumerRunningInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetConsumerRunningInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "clientId":
-		h.ClientID = string(val)
+		return 1
 	case "jstackEnable":
-		h.JstackEnable = parseBool(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
+		return 6
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetConsumerRunningInfoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = string(val)
+	case 1:
+		h.ClientID = string(val)
+	case 2:
+		h.JstackEnable = parseBool(val)
+	case 3:
+		h.NS = string(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = string(val)
+	case 6:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetConsumerRunningInfoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -685,33 +1309,72 @@ func (h *GetConsumerRunningInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerRunningInfoRequest) Reset() { *h = GetConsumerRunningInfoRequest{} }
 
-// SetField implements Setter.
-func (h *ConsumeMessageDirectlyResultRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ConsumeMessageDirectlyResultRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "clientId":
-		h.ClientID = string(val)
+		return 1
 	case "msgId":
-		h.MsgID = string(val)
+		return 2
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 3
 	case "topic":
-		h.Topic = string(val)
+		return 4
 	case "topicSysFlag":
-		return setOptInt(&h.TopicSysFlag, key, val)
+		return 5
 	case "groupSysFlag":
-		return setOptInt(&h.GroupSysFlag, key, val)
+		return 6
 	case "ns":
-		h.NS = string(val)
+		return 7
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 8
 	case "bname":
-		h.BName = string(val)
+		return 9
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 10
 	case "lo":
+		return 11
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ConsumeMessageDirectlyResultRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = string(val)
+	case 1:
+		h.ClientID = string(val)
+	case 2:
+		h.MsgID = string(val)
+	case 3:
+		h.BrokerName = string(val)
+	case 4:
+		h.Topic = string(val)
+	case 5:
+		return setOptInt(&h.TopicSysFlag, val)
+	case 6:
+		return setOptInt(&h.GroupSysFlag, val)
+	case 7:
+		h.NS = string(val)
+	case 8:
+		h.NSD = parseOptBool(val)
+	case 9:
+		h.BName = string(val)
+	case 10:
+		h.Oway = parseOptBool(val)
+	case 11:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ConsumeMessageDirectlyResultRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -735,19 +1398,44 @@ func (h *ConsumeMessageDirectlyResultRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ConsumeMessageDirectlyResultRequest) Reset() { *h = ConsumeMessageDirectlyResultRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumerConnectionListRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetConsumerConnectionListRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetConsumerConnectionListRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetConsumerConnectionListRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -764,19 +1452,44 @@ func (h *GetConsumerConnectionListRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerConnectionListRequest) Reset() { *h = GetConsumerConnectionListRequest{} }
 
-// SetField implements Setter.
-func (h *GetProducerConnectionListRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetProducerConnectionListRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "producerGroup":
-		h.ProducerGroup = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetProducerConnectionListRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ProducerGroup = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetProducerConnectionListRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -793,17 +1506,40 @@ func (h *GetProducerConnectionListRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetProducerConnectionListRequest) Reset() { *h = GetProducerConnectionListRequest{} }
 
-// SetField implements Setter.
-func (h *AlterSyncStateSetRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *AlterSyncStateSetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	case "masterBrokerId":
-		return setInt(&h.MasterBrokerID, key, val)
+		return 1
 	case "masterEpoch":
-		return setInt(&h.MasterEpoch, key, val)
+		return 2
 	case "invokeTime":
-		return setInt(&h.InvokeTime, key, val)
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *AlterSyncStateSetRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.BrokerName = string(val)
+	case 1:
+		return setInt(&h.MasterBrokerID, val)
+	case 2:
+		return setInt(&h.MasterEpoch, val)
+	case 3:
+		return setInt(&h.InvokeTime, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *AlterSyncStateSetRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -819,11 +1555,28 @@ func (h *AlterSyncStateSetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AlterSyncStateSetRequest) Reset() { *h = AlterSyncStateSetRequest{} }
 
-// SetField implements Setter.
-func (h *AlterSyncStateSetResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *AlterSyncStateSetResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "newSyncStateSetEpoch":
-		return setInt(&h.NewSyncStateSetEpoch, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *AlterSyncStateSetResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.NewSyncStateSetEpoch, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *AlterSyncStateSetResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -836,19 +1589,44 @@ func (h *AlterSyncStateSetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AlterSyncStateSetResponse) Reset() { *h = AlterSyncStateSetResponse{} }
 
-// SetField implements Setter.
-func (h *ElectMasterRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ElectMasterRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 2
 	case "designateElect":
-		h.DesignateElect = parseBool(val)
+		return 3
 	case "invokeTime":
-		return setInt(&h.InvokeTime, key, val)
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ElectMasterRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClusterName = string(val)
+	case 1:
+		h.BrokerName = string(val)
+	case 2:
+		return setInt(&h.BrokerID, val)
+	case 3:
+		h.DesignateElect = parseBool(val)
+	case 4:
+		return setInt(&h.InvokeTime, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ElectMasterRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -865,17 +1643,40 @@ func (h *ElectMasterRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ElectMasterRequest) Reset() { *h = ElectMasterRequest{} }
 
-// SetField implements Setter.
-func (h *ElectMasterResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ElectMasterResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterBrokerId":
-		return setOptInt(&h.MasterBrokerID, key, val)
+		return 0
 	case "masterAddress":
-		h.MasterAddress = string(val)
+		return 1
 	case "masterEpoch":
-		return setOptInt(&h.MasterEpoch, key, val)
+		return 2
 	case "syncStateSetEpoch":
-		return setOptInt(&h.SyncStateSetEpoch, key, val)
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ElectMasterResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setOptInt(&h.MasterBrokerID, val)
+	case 1:
+		h.MasterAddress = string(val)
+	case 2:
+		return setOptInt(&h.MasterEpoch, val)
+	case 3:
+		return setOptInt(&h.SyncStateSetEpoch, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ElectMasterResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -891,19 +1692,44 @@ func (h *ElectMasterResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ElectMasterResponse) Reset() { *h = ElectMasterResponse{} }
 
-// SetField implements Setter.
-func (h *RegisterBrokerToControllerRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *RegisterBrokerToControllerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 2
 	case "brokerAddress":
-		h.BrokerAddress = string(val)
+		return 3
 	case "invokeTime":
-		return setInt(&h.InvokeTime, key, val)
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *RegisterBrokerToControllerRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClusterName = string(val)
+	case 1:
+		h.BrokerName = string(val)
+	case 2:
+		return setInt(&h.BrokerID, val)
+	case 3:
+		h.BrokerAddress = string(val)
+	case 4:
+		return setInt(&h.InvokeTime, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *RegisterBrokerToControllerRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -920,21 +1746,48 @@ func (h *RegisterBrokerToControllerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerToControllerRequest) Reset() { *h = RegisterBrokerToControllerRequest{} }
 
-// SetField implements Setter.
-func (h *RegisterBrokerToControllerResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *RegisterBrokerToControllerResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "masterBrokerId":
-		return setOptInt(&h.MasterBrokerID, key, val)
+		return 2
 	case "masterAddress":
-		h.MasterAddress = string(val)
+		return 3
 	case "masterEpoch":
-		return setOptInt(&h.MasterEpoch, key, val)
+		return 4
 	case "syncStateSetEpoch":
-		return setOptInt(&h.SyncStateSetEpoch, key, val)
+		return 5
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *RegisterBrokerToControllerResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClusterName = string(val)
+	case 1:
+		h.BrokerName = string(val)
+	case 2:
+		return setOptInt(&h.MasterBrokerID, val)
+	case 3:
+		h.MasterAddress = string(val)
+	case 4:
+		return setOptInt(&h.MasterEpoch, val)
+	case 5:
+		return setOptInt(&h.SyncStateSetEpoch, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *RegisterBrokerToControllerResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -952,11 +1805,28 @@ func (h *RegisterBrokerToControllerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerToControllerResponse) Reset() { *h = RegisterBrokerToControllerResponse{} }
 
-// SetField implements Setter.
-func (h *GetReplicaInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetReplicaInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetReplicaInfoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.BrokerName = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetReplicaInfoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -969,15 +1839,36 @@ func (h *GetReplicaInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetReplicaInfoRequest) Reset() { *h = GetReplicaInfoRequest{} }
 
-// SetField implements Setter.
-func (h *GetReplicaInfoResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetReplicaInfoResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterBrokerId":
-		return setOptInt(&h.MasterBrokerID, key, val)
+		return 0
 	case "masterAddress":
-		h.MasterAddress = string(val)
+		return 1
 	case "masterEpoch":
-		return setOptInt(&h.MasterEpoch, key, val)
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetReplicaInfoResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setOptInt(&h.MasterBrokerID, val)
+	case 1:
+		h.MasterAddress = string(val)
+	case 2:
+		return setOptInt(&h.MasterEpoch, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetReplicaInfoResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -992,19 +1883,44 @@ func (h *GetReplicaInfoResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetReplicaInfoResponse) Reset() { *h = GetReplicaInfoResponse{} }
 
-// SetField implements Setter.
-func (h *GetMetaDataResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetMetaDataResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "controllerLeaderId":
-		h.ControllerLeaderID = string(val)
+		return 1
 	case "controllerLeaderAddress":
-		h.ControllerLeaderAddress = string(val)
+		return 2
 	case "isLeader":
-		h.IsLeader = parseBool(val)
+		return 3
 	case "peers":
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetMetaDataResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Group = string(val)
+	case 1:
+		h.ControllerLeaderID = string(val)
+	case 2:
+		h.ControllerLeaderAddress = string(val)
+	case 3:
+		h.IsLeader = parseBool(val)
+	case 4:
 		h.Peers = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetMetaDataResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1021,13 +1937,32 @@ func (h *GetMetaDataResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetMetaDataResponse) Reset() { *h = GetMetaDataResponse{} }
 
-// SetField implements Setter.
-func (h *GetNextBrokerIdRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetNextBrokerIdRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetNextBrokerIdRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClusterName = string(val)
+	case 1:
 		h.BrokerName = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetNextBrokerIdRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1041,15 +1976,36 @@ func (h *GetNextBrokerIdRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetNextBrokerIdRequest) Reset() { *h = GetNextBrokerIdRequest{} }
 
-// SetField implements Setter.
-func (h *GetNextBrokerIdResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetNextBrokerIdResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "nextBrokerId":
-		return setInt(&h.NextBrokerID, key, val)
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetNextBrokerIdResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClusterName = string(val)
+	case 1:
+		h.BrokerName = string(val)
+	case 2:
+		return setInt(&h.NextBrokerID, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetNextBrokerIdResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1064,17 +2020,40 @@ func (h *GetNextBrokerIdResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetNextBrokerIdResponse) Reset() { *h = GetNextBrokerIdResponse{} }
 
-// SetField implements Setter.
-func (h *ApplyBrokerIdRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ApplyBrokerIdRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "appliedBrokerId":
-		return setInt(&h.AppliedBrokerID, key, val)
+		return 2
 	case "registerCheckCode":
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ApplyBrokerIdRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClusterName = string(val)
+	case 1:
+		h.BrokerName = string(val)
+	case 2:
+		return setInt(&h.AppliedBrokerID, val)
+	case 3:
 		h.RegisterCheckCode = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ApplyBrokerIdRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1090,13 +2069,32 @@ func (h *ApplyBrokerIdRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ApplyBrokerIdRequest) Reset() { *h = ApplyBrokerIdRequest{} }
 
-// SetField implements Setter.
-func (h *ApplyBrokerIdResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ApplyBrokerIdResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ApplyBrokerIdResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClusterName = string(val)
+	case 1:
 		h.BrokerName = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ApplyBrokerIdResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1110,17 +2108,40 @@ func (h *ApplyBrokerIdResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ApplyBrokerIdResponse) Reset() { *h = ApplyBrokerIdResponse{} }
 
-// SetField implements Setter.
-func (h *NotifyBrokerRoleChangedRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *NotifyBrokerRoleChangedRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterAddress":
-		h.MasterAddress = string(val)
+		return 0
 	case "masterEpoch":
-		return setOptInt(&h.MasterEpoch, key, val)
+		return 1
 	case "syncStateSetEpoch":
-		return setOptInt(&h.SyncStateSetEpoch, key, val)
+		return 2
 	case "masterBrokerId":
-		return setOptInt(&h.MasterBrokerID, key, val)
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *NotifyBrokerRoleChangedRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.MasterAddress = string(val)
+	case 1:
+		return setOptInt(&h.MasterEpoch, val)
+	case 2:
+		return setOptInt(&h.SyncStateSetEpoch, val)
+	case 3:
+		return setOptInt(&h.MasterBrokerID, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *NotifyBrokerRoleChangedRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1136,19 +2157,44 @@ func (h *NotifyBrokerRoleChangedRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyBrokerRoleChangedRequest) Reset() { *h = NotifyBrokerRoleChangedRequest{} }
 
-// SetField implements Setter.
-func (h *CleanControllerBrokerDataRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *CleanControllerBrokerDataRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "brokerControllerIdsToClean":
-		h.BrokerControllerIdsToClean = string(val)
+		return 2
 	case "isCleanLivingBroker":
-		h.IsCleanLivingBroker = parseBool(val)
+		return 3
 	case "invokeTime":
-		return setInt(&h.InvokeTime, key, val)
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *CleanControllerBrokerDataRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClusterName = string(val)
+	case 1:
+		h.BrokerName = string(val)
+	case 2:
+		h.BrokerControllerIdsToClean = string(val)
+	case 3:
+		h.IsCleanLivingBroker = parseBool(val)
+	case 4:
+		return setInt(&h.InvokeTime, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *CleanControllerBrokerDataRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1165,33 +2211,72 @@ func (h *CleanControllerBrokerDataRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CleanControllerBrokerDataRequest) Reset() { *h = CleanControllerBrokerDataRequest{} }
 
-// SetField implements Setter.
-func (h *PopLiteMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *PopLiteMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clientId":
-		h.ClientID = string(val)
+		return 0
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 1
 	case "topic":
-		h.Topic = string(val)
+		return 2
 	case "maxMsgNum":
-		return setInt(&h.MaxMsgNum, key, val)
+		return 3
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 4
 	case "pollTime":
-		return setInt(&h.PollTime, key, val)
+		return 5
 	case "bornTime":
-		return setInt(&h.BornTime, key, val)
+		return 6
 	case "attemptId":
-		h.AttemptID = string(val)
+		return 7
 	case "ns":
-		h.NS = string(val)
+		return 8
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 9
 	case "bname":
-		h.BName = string(val)
+		return 10
 	case "oway":
+		return 11
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *PopLiteMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClientID = string(val)
+	case 1:
+		h.ConsumerGroup = string(val)
+	case 2:
+		h.Topic = string(val)
+	case 3:
+		return setInt(&h.MaxMsgNum, val)
+	case 4:
+		return setInt(&h.InvisibleTime, val)
+	case 5:
+		return setInt(&h.PollTime, val)
+	case 6:
+		return setInt(&h.BornTime, val)
+	case 7:
+		h.AttemptID = string(val)
+	case 8:
+		h.NS = string(val)
+	case 9:
+		h.NSD = parseOptBool(val)
+	case 10:
+		h.BName = string(val)
+	case 11:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *PopLiteMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1215,17 +2300,40 @@ func (h *PopLiteMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PopLiteMessageRequest) Reset() { *h = PopLiteMessageRequest{} }
 
-// SetField implements Setter.
-func (h *PopLiteMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *PopLiteMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "popTime":
-		return setInt(&h.PopTime, key, val)
+		return 0
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 1
 	case "reviveQid":
-		return setInt(&h.ReviveQid, key, val)
+		return 2
 	case "orderCountInfo":
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *PopLiteMessageResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.PopTime, val)
+	case 1:
+		return setInt(&h.InvisibleTime, val)
+	case 2:
+		return setInt(&h.ReviveQid, val)
+	case 3:
 		h.OrderCountInfo = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *PopLiteMessageResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1241,23 +2349,52 @@ func (h *PopLiteMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PopLiteMessageResponse) Reset() { *h = PopLiteMessageResponse{} }
 
-// SetField implements Setter.
-func (h *NotifyUnsubscribeLiteRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *NotifyUnsubscribeLiteRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "liteTopic":
-		h.LiteTopic = string(val)
+		return 0
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 1
 	case "clientId":
-		h.ClientID = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
+		return 6
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *NotifyUnsubscribeLiteRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.LiteTopic = string(val)
+	case 1:
+		h.ConsumerGroup = string(val)
+	case 2:
+		h.ClientID = string(val)
+	case 3:
+		h.NS = string(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = string(val)
+	case 6:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *NotifyUnsubscribeLiteRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1276,19 +2413,44 @@ func (h *NotifyUnsubscribeLiteRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyUnsubscribeLiteRequest) Reset() { *h = NotifyUnsubscribeLiteRequest{} }
 
-// SetField implements Setter.
-func (h *GetParentTopicInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetParentTopicInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetParentTopicInfoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetParentTopicInfoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1305,21 +2467,48 @@ func (h *GetParentTopicInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetParentTopicInfoRequest) Reset() { *h = GetParentTopicInfoRequest{} }
 
-// SetField implements Setter.
-func (h *GetLiteTopicInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetLiteTopicInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "parentTopic":
-		h.ParentTopic = string(val)
+		return 0
 	case "liteTopic":
-		h.LiteTopic = string(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
+		return 5
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetLiteTopicInfoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ParentTopic = string(val)
+	case 1:
+		h.LiteTopic = string(val)
+	case 2:
+		h.NS = string(val)
+	case 3:
+		h.NSD = parseOptBool(val)
+	case 4:
+		h.BName = string(val)
+	case 5:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetLiteTopicInfoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1337,25 +2526,56 @@ func (h *GetLiteTopicInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetLiteTopicInfoRequest) Reset() { *h = GetLiteTopicInfoRequest{} }
 
-// SetField implements Setter.
-func (h *GetLiteClientInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetLiteClientInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "parentTopic":
-		h.ParentTopic = string(val)
+		return 0
 	case "group":
-		h.Group = string(val)
+		return 1
 	case "clientId":
-		h.ClientID = string(val)
+		return 2
 	case "maxCount":
-		return setOptInt(&h.MaxCount, key, val)
+		return 3
 	case "ns":
-		h.NS = string(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = string(val)
+		return 6
 	case "oway":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetLiteClientInfoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ParentTopic = string(val)
+	case 1:
+		h.Group = string(val)
+	case 2:
+		h.ClientID = string(val)
+	case 3:
+		return setOptInt(&h.MaxCount, val)
+	case 4:
+		h.NS = string(val)
+	case 5:
+		h.NSD = parseOptBool(val)
+	case 6:
+		h.BName = string(val)
+	case 7:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetLiteClientInfoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1375,23 +2595,52 @@ func (h *GetLiteClientInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetLiteClientInfoRequest) Reset() { *h = GetLiteClientInfoRequest{} }
 
-// SetField implements Setter.
-func (h *GetLiteGroupInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetLiteGroupInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "liteTopic":
-		h.LiteTopic = string(val)
+		return 1
 	case "topK":
-		return setOptInt(&h.TopK, key, val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
+		return 6
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetLiteGroupInfoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Group = string(val)
+	case 1:
+		h.LiteTopic = string(val)
+	case 2:
+		return setOptInt(&h.TopK, val)
+	case 3:
+		h.NS = string(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = string(val)
+	case 6:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetLiteGroupInfoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1410,21 +2659,48 @@ func (h *GetLiteGroupInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetLiteGroupInfoRequest) Reset() { *h = GetLiteGroupInfoRequest{} }
 
-// SetField implements Setter.
-func (h *TriggerLiteDispatchRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *TriggerLiteDispatchRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "clientId":
-		h.ClientID = string(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
+		return 5
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *TriggerLiteDispatchRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Group = string(val)
+	case 1:
+		h.ClientID = string(val)
+	case 2:
+		h.NS = string(val)
+	case 3:
+		h.NSD = parseOptBool(val)
+	case 4:
+		h.BName = string(val)
+	case 5:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *TriggerLiteDispatchRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1442,29 +2718,64 @@ func (h *TriggerLiteDispatchRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *TriggerLiteDispatchRequest) Reset() { *h = TriggerLiteDispatchRequest{} }
 
-// SetField implements Setter.
-func (h *RegisterBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *RegisterBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	case "brokerAddr":
-		h.BrokerAddr = string(val)
+		return 1
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 2
 	case "haServerAddr":
-		h.HAServerAddr = string(val)
+		return 3
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 4
 	case "heartbeatTimeoutMillis":
-		return setOptInt(&h.HeartbeatTimeoutMillis, key, val)
+		return 5
 	case "enableActingMaster":
-		h.EnableActingMaster = parseOptBool(val)
+		return 6
 	case "compressed":
-		h.Compressed = parseBool(val)
+		return 7
 	case "bodyCrc32":
-		return setInt(&h.BodyCRC32, key, val)
+		return 8
 	case "__ZONE_NAME":
+		return 9
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *RegisterBrokerRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.BrokerName = string(val)
+	case 1:
+		h.BrokerAddr = string(val)
+	case 2:
+		h.ClusterName = string(val)
+	case 3:
+		h.HAServerAddr = string(val)
+	case 4:
+		return setInt(&h.BrokerID, val)
+	case 5:
+		return setOptInt(&h.HeartbeatTimeoutMillis, val)
+	case 6:
+		h.EnableActingMaster = parseOptBool(val)
+	case 7:
+		h.Compressed = parseBool(val)
+	case 8:
+		return setInt(&h.BodyCRC32, val)
+	case 9:
 		h.ZoneName = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *RegisterBrokerRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1486,13 +2797,32 @@ func (h *RegisterBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerRequest) Reset() { *h = RegisterBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *RegisterBrokerResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *RegisterBrokerResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "haServerAddr":
-		h.HAServerAddr = string(val)
+		return 0
 	case "masterAddr":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *RegisterBrokerResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.HAServerAddr = string(val)
+	case 1:
 		h.MasterAddr = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *RegisterBrokerResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1506,27 +2836,60 @@ func (h *RegisterBrokerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerResponse) Reset() { *h = RegisterBrokerResponse{} }
 
-// SetField implements Setter.
-func (h *GetRouteInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetRouteInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "acceptStandardJsonOnly":
-		h.AcceptStandardJSONOnly = parseOptBool(val)
+		return 1
 	case "__ZONE_NAME":
-		h.ZoneName = string(val)
+		return 2
 	case "__ZONE_MODE":
-		h.ZoneMode = string(val)
+		return 3
 	case "ns":
-		h.NS = string(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = string(val)
+		return 6
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 7
 	case "lo":
+		return 8
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetRouteInfoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.AcceptStandardJSONOnly = parseOptBool(val)
+	case 2:
+		h.ZoneName = string(val)
+	case 3:
+		h.ZoneMode = string(val)
+	case 4:
+		h.NS = string(val)
+	case 5:
+		h.NSD = parseOptBool(val)
+	case 6:
+		h.BName = string(val)
+	case 7:
+		h.Oway = parseOptBool(val)
+	case 8:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetRouteInfoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1547,17 +2910,40 @@ func (h *GetRouteInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetRouteInfoRequest) Reset() { *h = GetRouteInfoRequest{} }
 
-// SetField implements Setter.
-func (h *UnRegisterBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *UnRegisterBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	case "brokerAddr":
-		h.BrokerAddr = string(val)
+		return 1
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 2
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *UnRegisterBrokerRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.BrokerName = string(val)
+	case 1:
+		h.BrokerAddr = string(val)
+	case 2:
+		h.ClusterName = string(val)
+	case 3:
+		return setInt(&h.BrokerID, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *UnRegisterBrokerRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1573,27 +2959,60 @@ func (h *UnRegisterBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UnRegisterBrokerRequest) Reset() { *h = UnRegisterBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *BrokerHeartbeatRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *BrokerHeartbeatRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerAddr":
-		h.BrokerAddr = string(val)
+		return 1
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 2
 	case "brokerId":
-		return setOptInt(&h.BrokerID, key, val)
+		return 3
 	case "epoch":
-		return setOptInt(&h.Epoch, key, val)
+		return 4
 	case "maxOffset":
-		return setOptInt(&h.MaxOffset, key, val)
+		return 5
 	case "confirmOffset":
-		return setOptInt(&h.ConfirmOffset, key, val)
+		return 6
 	case "heartbeatTimeoutMills":
-		return setOptInt(&h.HeartbeatTimeoutMillis, key, val)
+		return 7
 	case "electionPriority":
-		return setOptInt(&h.ElectionPriority, key, val)
+		return 8
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *BrokerHeartbeatRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClusterName = string(val)
+	case 1:
+		h.BrokerAddr = string(val)
+	case 2:
+		h.BrokerName = string(val)
+	case 3:
+		return setOptInt(&h.BrokerID, val)
+	case 4:
+		return setOptInt(&h.Epoch, val)
+	case 5:
+		return setOptInt(&h.MaxOffset, val)
+	case 6:
+		return setOptInt(&h.ConfirmOffset, val)
+	case 7:
+		return setOptInt(&h.HeartbeatTimeoutMillis, val)
+	case 8:
+		return setOptInt(&h.ElectionPriority, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *BrokerHeartbeatRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1614,17 +3033,40 @@ func (h *BrokerHeartbeatRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *BrokerHeartbeatRequest) Reset() { *h = BrokerHeartbeatRequest{} }
 
-// SetField implements Setter.
-func (h *QueryDataVersionRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryDataVersionRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	case "brokerAddr":
-		h.BrokerAddr = string(val)
+		return 1
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 2
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryDataVersionRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.BrokerName = string(val)
+	case 1:
+		h.BrokerAddr = string(val)
+	case 2:
+		h.ClusterName = string(val)
+	case 3:
+		return setInt(&h.BrokerID, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryDataVersionRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1640,11 +3082,28 @@ func (h *QueryDataVersionRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryDataVersionRequest) Reset() { *h = QueryDataVersionRequest{} }
 
-// SetField implements Setter.
-func (h *QueryDataVersionResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryDataVersionResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "changed":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryDataVersionResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Changed = parseBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryDataVersionResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1657,13 +3116,32 @@ func (h *QueryDataVersionResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryDataVersionResponse) Reset() { *h = QueryDataVersionResponse{} }
 
-// SetField implements Setter.
-func (h *GetBrokerMemberGroupRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetBrokerMemberGroupRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetBrokerMemberGroupRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ClusterName = string(val)
+	case 1:
 		h.BrokerName = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetBrokerMemberGroupRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1677,21 +3155,48 @@ func (h *GetBrokerMemberGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetBrokerMemberGroupRequest) Reset() { *h = GetBrokerMemberGroupRequest{} }
 
-// SetField implements Setter.
-func (h *RegisterTopicRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *RegisterTopicRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	case "lo":
+		return 5
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *RegisterTopicRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
+		h.Oway = parseOptBool(val)
+	case 5:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *RegisterTopicRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1709,23 +3214,52 @@ func (h *RegisterTopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterTopicRequest) Reset() { *h = RegisterTopicRequest{} }
 
-// SetField implements Setter.
-func (h *DeleteTopicFromNamesrvRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *DeleteTopicFromNamesrvRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	case "lo":
+		return 6
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *DeleteTopicFromNamesrvRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.ClusterName = string(val)
+	case 2:
+		h.NS = string(val)
+	case 3:
+		h.NSD = parseOptBool(val)
+	case 4:
+		h.BName = string(val)
+	case 5:
+		h.Oway = parseOptBool(val)
+	case 6:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *DeleteTopicFromNamesrvRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1744,11 +3278,28 @@ func (h *DeleteTopicFromNamesrvRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteTopicFromNamesrvRequest) Reset() { *h = DeleteTopicFromNamesrvRequest{} }
 
-// SetField implements Setter.
-func (h *WipeWritePermOfBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *WipeWritePermOfBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *WipeWritePermOfBrokerRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.BrokerName = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *WipeWritePermOfBrokerRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1761,11 +3312,28 @@ func (h *WipeWritePermOfBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *WipeWritePermOfBrokerRequest) Reset() { *h = WipeWritePermOfBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *WipeWritePermOfBrokerResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *WipeWritePermOfBrokerResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "wipeTopicCount":
-		return setInt(&h.WipeTopicCount, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *WipeWritePermOfBrokerResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.WipeTopicCount, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *WipeWritePermOfBrokerResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1778,11 +3346,28 @@ func (h *WipeWritePermOfBrokerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *WipeWritePermOfBrokerResponse) Reset() { *h = WipeWritePermOfBrokerResponse{} }
 
-// SetField implements Setter.
-func (h *AddWritePermOfBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *AddWritePermOfBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *AddWritePermOfBrokerRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.BrokerName = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *AddWritePermOfBrokerRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1795,11 +3380,28 @@ func (h *AddWritePermOfBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AddWritePermOfBrokerRequest) Reset() { *h = AddWritePermOfBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *AddWritePermOfBrokerResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *AddWritePermOfBrokerResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "addTopicCount":
-		return setInt(&h.AddTopicCount, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *AddWritePermOfBrokerResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.AddTopicCount, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *AddWritePermOfBrokerResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1812,11 +3414,28 @@ func (h *AddWritePermOfBrokerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AddWritePermOfBrokerResponse) Reset() { *h = AddWritePermOfBrokerResponse{} }
 
-// SetField implements Setter.
-func (h *GetTopicsByClusterRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetTopicsByClusterRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "cluster":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetTopicsByClusterRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Cluster = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetTopicsByClusterRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1829,15 +3448,36 @@ func (h *GetTopicsByClusterRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetTopicsByClusterRequest) Reset() { *h = GetTopicsByClusterRequest{} }
 
-// SetField implements Setter.
-func (h *PutKVConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *PutKVConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "namespace":
-		h.Namespace = string(val)
+		return 0
 	case "key":
-		h.Key = string(val)
+		return 1
 	case "value":
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *PutKVConfigRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Namespace = string(val)
+	case 1:
+		h.Key = string(val)
+	case 2:
 		h.Value = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *PutKVConfigRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1852,13 +3492,32 @@ func (h *PutKVConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PutKVConfigRequest) Reset() { *h = PutKVConfigRequest{} }
 
-// SetField implements Setter.
-func (h *GetKVConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetKVConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "namespace":
-		h.Namespace = string(val)
+		return 0
 	case "key":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetKVConfigRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Namespace = string(val)
+	case 1:
 		h.Key = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetKVConfigRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1872,11 +3531,28 @@ func (h *GetKVConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetKVConfigRequest) Reset() { *h = GetKVConfigRequest{} }
 
-// SetField implements Setter.
-func (h *GetKVConfigResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetKVConfigResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "value":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetKVConfigResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Value = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetKVConfigResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1889,13 +3565,32 @@ func (h *GetKVConfigResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetKVConfigResponse) Reset() { *h = GetKVConfigResponse{} }
 
-// SetField implements Setter.
-func (h *DeleteKVConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *DeleteKVConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "namespace":
-		h.Namespace = string(val)
+		return 0
 	case "key":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *DeleteKVConfigRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Namespace = string(val)
+	case 1:
 		h.Key = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *DeleteKVConfigRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1909,11 +3604,28 @@ func (h *DeleteKVConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteKVConfigRequest) Reset() { *h = DeleteKVConfigRequest{} }
 
-// SetField implements Setter.
-func (h *GetKVListByNamespaceRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetKVListByNamespaceRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "namespace":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetKVListByNamespaceRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.Namespace = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetKVListByNamespaceRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1926,19 +3638,44 @@ func (h *GetKVListByNamespaceRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetKVListByNamespaceRequest) Reset() { *h = GetKVListByNamespaceRequest{} }
 
-// SetField implements Setter.
-func (h *NotifyMinBrokerIdChangeRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *NotifyMinBrokerIdChangeRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "minBrokerId":
-		return setOptInt(&h.MinBrokerID, key, val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "minBrokerAddr":
-		h.MinBrokerAddr = string(val)
+		return 2
 	case "offlineBrokerAddr":
-		h.OfflineBrokerAddr = string(val)
+		return 3
 	case "haBrokerAddr":
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *NotifyMinBrokerIdChangeRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setOptInt(&h.MinBrokerID, val)
+	case 1:
+		h.BrokerName = string(val)
+	case 2:
+		h.MinBrokerAddr = string(val)
+	case 3:
+		h.OfflineBrokerAddr = string(val)
+	case 4:
 		h.HABrokerAddr = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *NotifyMinBrokerIdChangeRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -1955,43 +3692,92 @@ func (h *NotifyMinBrokerIdChangeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyMinBrokerIdChangeRequest) Reset() { *h = NotifyMinBrokerIdChangeRequest{} }
 
-// SetField implements Setter.
-func (h *PopMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *PopMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = aliasString(val)
+		return 0
 	case "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "maxMsgNums":
-		return setInt(&h.MaxMsgNums, key, val)
+		return 3
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 4
 	case "pollTime":
-		return setInt(&h.PollTime, key, val)
+		return 5
 	case "bornTime":
-		return setInt(&h.BornTime, key, val)
+		return 6
 	case "initMode":
-		return setInt(&h.InitMode, key, val)
+		return 7
 	case "expType":
-		h.ExpType = aliasString(val)
+		return 8
 	case "exp":
-		h.Exp = aliasString(val)
+		return 9
 	case "order":
-		h.Order = parseBool(val)
+		return 10
 	case "attemptId":
-		h.AttemptID = aliasString(val)
+		return 11
 	case "ns":
-		h.NS = aliasString(val)
+		return 12
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 13
 	case "bname":
-		h.BName = aliasString(val)
+		return 14
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 15
 	case "lo":
+		return 16
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *PopMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = aliasString(val)
+	case 1:
+		h.Topic = aliasString(val)
+	case 2:
+		return setInt(&h.QueueID, val)
+	case 3:
+		return setInt(&h.MaxMsgNums, val)
+	case 4:
+		return setInt(&h.InvisibleTime, val)
+	case 5:
+		return setInt(&h.PollTime, val)
+	case 6:
+		return setInt(&h.BornTime, val)
+	case 7:
+		return setInt(&h.InitMode, val)
+	case 8:
+		h.ExpType = aliasString(val)
+	case 9:
+		h.Exp = aliasString(val)
+	case 10:
+		h.Order = parseBool(val)
+	case 11:
+		h.AttemptID = aliasString(val)
+	case 12:
+		h.NS = aliasString(val)
+	case 13:
+		h.NSD = parseOptBool(val)
+	case 14:
+		h.BName = aliasString(val)
+	case 15:
+		h.Oway = parseOptBool(val)
+	case 16:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *PopMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2033,23 +3819,52 @@ func (h *PopMessageRequest) Clone() PopMessageRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *PopMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *PopMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "popTime":
-		return setInt(&h.PopTime, key, val)
+		return 0
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 1
 	case "reviveQid":
-		return setInt(&h.ReviveQid, key, val)
+		return 2
 	case "restNum":
-		return setInt(&h.RestNum, key, val)
+		return 3
 	case "startOffsetInfo":
-		h.StartOffsetInfo = string(val)
+		return 4
 	case "msgOffsetInfo":
-		h.MsgOffsetInfo = string(val)
+		return 5
 	case "orderCountInfo":
+		return 6
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *PopMessageResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.PopTime, val)
+	case 1:
+		return setInt(&h.InvisibleTime, val)
+	case 2:
+		return setInt(&h.ReviveQid, val)
+	case 3:
+		return setInt(&h.RestNum, val)
+	case 4:
+		h.StartOffsetInfo = string(val)
+	case 5:
+		h.MsgOffsetInfo = string(val)
+	case 6:
 		h.OrderCountInfo = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *PopMessageResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2068,27 +3883,60 @@ func (h *PopMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PopMessageResponse) Reset() { *h = PopMessageResponse{} }
 
-// SetField implements Setter.
-func (h *PeekMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *PeekMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "maxMsgNums":
-		return setInt(&h.MaxMsgNums, key, val)
+		return 3
 	case "ns":
-		h.NS = string(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = string(val)
+		return 6
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 7
 	case "lo":
+		return 8
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *PeekMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = string(val)
+	case 1:
+		h.Topic = string(val)
+	case 2:
+		return setInt(&h.QueueID, val)
+	case 3:
+		return setInt(&h.MaxMsgNums, val)
+	case 4:
+		h.NS = string(val)
+	case 5:
+		h.NSD = parseOptBool(val)
+	case 6:
+		h.BName = string(val)
+	case 7:
+		h.Oway = parseOptBool(val)
+	case 8:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *PeekMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2109,31 +3957,68 @@ func (h *PeekMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PeekMessageRequest) Reset() { *h = PeekMessageRequest{} }
 
-// SetField implements Setter.
-func (h *AckMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *AckMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = aliasString(val)
+		return 0
 	case "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "liteTopic":
-		h.LiteTopic = aliasString(val)
+		return 2
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 3
 	case "extraInfo":
-		h.ExtraInfo = aliasString(val)
+		return 4
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 5
 	case "ns":
-		h.NS = aliasString(val)
+		return 6
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 7
 	case "bname":
-		h.BName = aliasString(val)
+		return 8
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 9
 	case "lo":
+		return 10
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *AckMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = aliasString(val)
+	case 1:
+		h.Topic = aliasString(val)
+	case 2:
+		h.LiteTopic = aliasString(val)
+	case 3:
+		return setInt(&h.QueueID, val)
+	case 4:
+		h.ExtraInfo = aliasString(val)
+	case 5:
+		return setInt(&h.Offset, val)
+	case 6:
+		h.NS = aliasString(val)
+	case 7:
+		h.NSD = parseOptBool(val)
+	case 8:
+		h.BName = aliasString(val)
+	case 9:
+		h.Oway = parseOptBool(val)
+	case 10:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *AckMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2168,35 +4053,76 @@ func (h *AckMessageRequest) Clone() AckMessageRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *ChangeInvisibleTimeRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ChangeInvisibleTimeRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "liteTopic":
-		h.LiteTopic = string(val)
+		return 2
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 3
 	case "extraInfo":
-		h.ExtraInfo = string(val)
+		return 4
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 5
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 6
 	case "suspend":
-		h.Suspend = parseBool(val)
+		return 7
 	case "ns":
-		h.NS = string(val)
+		return 8
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 9
 	case "bname":
-		h.BName = string(val)
+		return 10
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 11
 	case "lo":
+		return 12
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ChangeInvisibleTimeRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = string(val)
+	case 1:
+		h.Topic = string(val)
+	case 2:
+		h.LiteTopic = string(val)
+	case 3:
+		return setInt(&h.QueueID, val)
+	case 4:
+		h.ExtraInfo = string(val)
+	case 5:
+		return setInt(&h.Offset, val)
+	case 6:
+		return setInt(&h.InvisibleTime, val)
+	case 7:
+		h.Suspend = parseBool(val)
+	case 8:
+		h.NS = string(val)
+	case 9:
+		h.NSD = parseOptBool(val)
+	case 10:
+		h.BName = string(val)
+	case 11:
+		h.Oway = parseOptBool(val)
+	case 12:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ChangeInvisibleTimeRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2221,15 +4147,36 @@ func (h *ChangeInvisibleTimeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ChangeInvisibleTimeRequest) Reset() { *h = ChangeInvisibleTimeRequest{} }
 
-// SetField implements Setter.
-func (h *ChangeInvisibleTimeResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ChangeInvisibleTimeResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "popTime":
-		return setInt(&h.PopTime, key, val)
+		return 0
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 1
 	case "reviveQid":
-		return setInt(&h.ReviveQid, key, val)
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ChangeInvisibleTimeResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.PopTime, val)
+	case 1:
+		return setInt(&h.InvisibleTime, val)
+	case 2:
+		return setInt(&h.ReviveQid, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ChangeInvisibleTimeResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2244,37 +4191,80 @@ func (h *ChangeInvisibleTimeResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ChangeInvisibleTimeResponse) Reset() { *h = ChangeInvisibleTimeResponse{} }
 
-// SetField implements Setter.
-func (h *NotificationRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *NotificationRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "pollTime":
-		return setInt(&h.PollTime, key, val)
+		return 3
 	case "bornTime":
-		return setInt(&h.BornTime, key, val)
+		return 4
 	case "order":
-		h.Order = parseBool(val)
+		return 5
 	case "attemptId":
-		h.AttemptID = string(val)
+		return 6
 	case "expType":
-		h.ExpType = string(val)
+		return 7
 	case "exp":
-		h.Exp = string(val)
+		return 8
 	case "ns":
-		h.NS = string(val)
+		return 9
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 10
 	case "bname":
-		h.BName = string(val)
+		return 11
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 12
 	case "lo":
+		return 13
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *NotificationRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = string(val)
+	case 1:
+		h.Topic = string(val)
+	case 2:
+		return setInt(&h.QueueID, val)
+	case 3:
+		return setInt(&h.PollTime, val)
+	case 4:
+		return setInt(&h.BornTime, val)
+	case 5:
+		h.Order = parseBool(val)
+	case 6:
+		h.AttemptID = string(val)
+	case 7:
+		h.ExpType = string(val)
+	case 8:
+		h.Exp = string(val)
+	case 9:
+		h.NS = string(val)
+	case 10:
+		h.NSD = parseOptBool(val)
+	case 11:
+		h.BName = string(val)
+	case 12:
+		h.Oway = parseOptBool(val)
+	case 13:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *NotificationRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2300,13 +4290,32 @@ func (h *NotificationRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotificationRequest) Reset() { *h = NotificationRequest{} }
 
-// SetField implements Setter.
-func (h *NotificationResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *NotificationResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "hasMsg":
-		h.HasMsg = parseBool(val)
+		return 0
 	case "pollingFull":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *NotificationResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.HasMsg = parseBool(val)
+	case 1:
 		h.PollingFull = parseBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *NotificationResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2320,25 +4329,56 @@ func (h *NotificationResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotificationResponse) Reset() { *h = NotificationResponse{} }
 
-// SetField implements Setter.
-func (h *PollingInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *PollingInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *PollingInfoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = string(val)
+	case 1:
+		h.Topic = string(val)
+	case 2:
+		return setInt(&h.QueueID, val)
+	case 3:
+		h.NS = string(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = string(val)
+	case 6:
+		h.Oway = parseOptBool(val)
+	case 7:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *PollingInfoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2358,11 +4398,28 @@ func (h *PollingInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PollingInfoRequest) Reset() { *h = PollingInfoRequest{} }
 
-// SetField implements Setter.
-func (h *PollingInfoResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *PollingInfoResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "pollingNum":
-		return setInt(&h.PollingNum, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *PollingInfoResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.PollingNum, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *PollingInfoResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2375,49 +4432,104 @@ func (h *PollingInfoResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PollingInfoResponse) Reset() { *h = PollingInfoResponse{} }
 
-// SetField implements Setter.
-func (h *PullMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *PullMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = aliasString(val)
+		return 0
 	case "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "liteTopic":
-		h.LiteTopic = aliasString(val)
+		return 2
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 3
 	case "queueOffset":
-		return setInt(&h.QueueOffset, key, val)
+		return 4
 	case "maxMsgNums":
-		return setInt(&h.MaxMsgNums, key, val)
+		return 5
 	case "sysFlag":
-		return setInt(&h.SysFlag, key, val)
+		return 6
 	case "commitOffset":
-		return setInt(&h.CommitOffset, key, val)
+		return 7
 	case "suspendTimeoutMillis":
-		return setInt(&h.SuspendTimeoutMillis, key, val)
+		return 8
 	case "subscription":
-		h.Subscription = aliasString(val)
+		return 9
 	case "subVersion":
-		return setInt(&h.SubVersion, key, val)
+		return 10
 	case "expressionType":
-		h.ExpressionType = aliasString(val)
+		return 11
 	case "maxMsgBytes":
-		return setOptInt(&h.MaxMsgBytes, key, val)
+		return 12
 	case "requestSource":
-		return setOptInt(&h.RequestSource, key, val)
+		return 13
 	case "proxyFrowardClientId":
-		h.ProxyFrowardClientID = aliasString(val)
+		return 14
 	case "ns":
-		h.NS = aliasString(val)
+		return 15
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 16
 	case "bname":
-		h.BName = aliasString(val)
+		return 17
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 18
 	case "lo":
+		return 19
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *PullMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = aliasString(val)
+	case 1:
+		h.Topic = aliasString(val)
+	case 2:
+		h.LiteTopic = aliasString(val)
+	case 3:
+		return setInt(&h.QueueID, val)
+	case 4:
+		return setInt(&h.QueueOffset, val)
+	case 5:
+		return setInt(&h.MaxMsgNums, val)
+	case 6:
+		return setInt(&h.SysFlag, val)
+	case 7:
+		return setInt(&h.CommitOffset, val)
+	case 8:
+		return setInt(&h.SuspendTimeoutMillis, val)
+	case 9:
+		h.Subscription = aliasString(val)
+	case 10:
+		return setInt(&h.SubVersion, val)
+	case 11:
+		h.ExpressionType = aliasString(val)
+	case 12:
+		return setOptInt(&h.MaxMsgBytes, val)
+	case 13:
+		return setOptInt(&h.RequestSource, val)
+	case 14:
+		h.ProxyFrowardClientID = aliasString(val)
+	case 15:
+		h.NS = aliasString(val)
+	case 16:
+		h.NSD = parseOptBool(val)
+	case 17:
+		h.BName = aliasString(val)
+	case 18:
+		h.Oway = parseOptBool(val)
+	case 19:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *PullMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2463,25 +4575,56 @@ func (h *PullMessageRequest) Clone() PullMessageRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *PullMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *PullMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "suggestWhichBrokerId":
-		return setInt(&h.SuggestWhichBrokerID, key, val)
+		return 0
 	case "nextBeginOffset":
-		return setInt(&h.NextBeginOffset, key, val)
+		return 1
 	case "minOffset":
-		return setInt(&h.MinOffset, key, val)
+		return 2
 	case "maxOffset":
-		return setInt(&h.MaxOffset, key, val)
+		return 3
 	case "offsetDelta":
-		return setOptInt(&h.OffsetDelta, key, val)
+		return 4
 	case "topicSysFlag":
-		return setOptInt(&h.TopicSysFlag, key, val)
+		return 5
 	case "groupSysFlag":
-		return setOptInt(&h.GroupSysFlag, key, val)
+		return 6
 	case "forbiddenType":
-		return setOptInt(&h.ForbiddenType, key, val)
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *PullMessageResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.SuggestWhichBrokerID, val)
+	case 1:
+		return setInt(&h.NextBeginOffset, val)
+	case 2:
+		return setInt(&h.MinOffset, val)
+	case 3:
+		return setInt(&h.MaxOffset, val)
+	case 4:
+		return setOptInt(&h.OffsetDelta, val)
+	case 5:
+		return setOptInt(&h.TopicSysFlag, val)
+	case 6:
+		return setOptInt(&h.GroupSysFlag, val)
+	case 7:
+		return setOptInt(&h.ForbiddenType, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *PullMessageResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2501,27 +4644,60 @@ func (h *PullMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PullMessageResponse) Reset() { *h = PullMessageResponse{} }
 
-// SetField implements Setter.
-func (h *QueryConsumerOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryConsumerOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = aliasString(val)
+		return 0
 	case "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "setZeroIfNotFound":
-		h.SetZeroIfNotFound = parseOptBool(val)
+		return 3
 	case "ns":
-		h.NS = aliasString(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = aliasString(val)
+		return 6
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 7
 	case "lo":
+		return 8
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryConsumerOffsetRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = aliasString(val)
+	case 1:
+		h.Topic = aliasString(val)
+	case 2:
+		return setInt(&h.QueueID, val)
+	case 3:
+		h.SetZeroIfNotFound = parseOptBool(val)
+	case 4:
+		h.NS = aliasString(val)
+	case 5:
+		h.NSD = parseOptBool(val)
+	case 6:
+		h.BName = aliasString(val)
+	case 7:
+		h.Oway = parseOptBool(val)
+	case 8:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryConsumerOffsetRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2552,11 +4728,28 @@ func (h *QueryConsumerOffsetRequest) Clone() QueryConsumerOffsetRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *QueryConsumerOffsetResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryConsumerOffsetResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryConsumerOffsetResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.Offset, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryConsumerOffsetResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2569,27 +4762,60 @@ func (h *QueryConsumerOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryConsumerOffsetResponse) Reset() { *h = QueryConsumerOffsetResponse{} }
 
-// SetField implements Setter.
-func (h *UpdateConsumerOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *UpdateConsumerOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = aliasString(val)
+		return 0
 	case "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "queueId":
-		return setOptInt(&h.QueueID, key, val)
+		return 2
 	case "commitOffset":
-		return setOptInt(&h.CommitOffset, key, val)
+		return 3
 	case "ns":
-		h.NS = aliasString(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = aliasString(val)
+		return 6
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 7
 	case "lo":
+		return 8
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *UpdateConsumerOffsetRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = aliasString(val)
+	case 1:
+		h.Topic = aliasString(val)
+	case 2:
+		return setOptInt(&h.QueueID, val)
+	case 3:
+		return setOptInt(&h.CommitOffset, val)
+	case 4:
+		h.NS = aliasString(val)
+	case 5:
+		h.NSD = parseOptBool(val)
+	case 6:
+		h.BName = aliasString(val)
+	case 7:
+		h.Oway = parseOptBool(val)
+	case 8:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *UpdateConsumerOffsetRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2620,25 +4846,56 @@ func (h *UpdateConsumerOffsetRequest) Clone() UpdateConsumerOffsetRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *GetMaxOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetMaxOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = aliasString(val)
+		return 0
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 1
 	case "committed":
-		h.Committed = parseOptBool(val)
+		return 2
 	case "ns":
-		h.NS = aliasString(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = aliasString(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetMaxOffsetRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = aliasString(val)
+	case 1:
+		return setInt(&h.QueueID, val)
+	case 2:
+		h.Committed = parseOptBool(val)
+	case 3:
+		h.NS = aliasString(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = aliasString(val)
+	case 6:
+		h.Oway = parseOptBool(val)
+	case 7:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetMaxOffsetRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2667,11 +4924,28 @@ func (h *GetMaxOffsetRequest) Clone() GetMaxOffsetRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *GetMaxOffsetResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetMaxOffsetResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetMaxOffsetResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.Offset, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetMaxOffsetResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2684,23 +4958,52 @@ func (h *GetMaxOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetMaxOffsetResponse) Reset() { *h = GetMaxOffsetResponse{} }
 
-// SetField implements Setter.
-func (h *GetMinOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetMinOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = aliasString(val)
+		return 0
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 1
 	case "ns":
-		h.NS = aliasString(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = aliasString(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	case "lo":
+		return 6
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetMinOffsetRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = aliasString(val)
+	case 1:
+		return setInt(&h.QueueID, val)
+	case 2:
+		h.NS = aliasString(val)
+	case 3:
+		h.NSD = parseOptBool(val)
+	case 4:
+		h.BName = aliasString(val)
+	case 5:
+		h.Oway = parseOptBool(val)
+	case 6:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetMinOffsetRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2728,11 +5031,28 @@ func (h *GetMinOffsetRequest) Clone() GetMinOffsetRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *GetMinOffsetResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetMinOffsetResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetMinOffsetResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.Offset, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetMinOffsetResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2745,29 +5065,64 @@ func (h *GetMinOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetMinOffsetResponse) Reset() { *h = GetMinOffsetResponse{} }
 
-// SetField implements Setter.
-func (h *SearchOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *SearchOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = aliasString(val)
+		return 0
 	case "liteTopic":
-		h.LiteTopic = aliasString(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "timestamp":
-		return setInt(&h.Timestamp, key, val)
+		return 3
 	case "boundaryType":
-		h.BoundaryType = aliasString(val)
+		return 4
 	case "ns":
-		h.NS = aliasString(val)
+		return 5
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 6
 	case "bname":
-		h.BName = aliasString(val)
+		return 7
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 8
 	case "lo":
+		return 9
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *SearchOffsetRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = aliasString(val)
+	case 1:
+		h.LiteTopic = aliasString(val)
+	case 2:
+		return setInt(&h.QueueID, val)
+	case 3:
+		return setInt(&h.Timestamp, val)
+	case 4:
+		h.BoundaryType = aliasString(val)
+	case 5:
+		h.NS = aliasString(val)
+	case 6:
+		h.NSD = parseOptBool(val)
+	case 7:
+		h.BName = aliasString(val)
+	case 8:
+		h.Oway = parseOptBool(val)
+	case 9:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *SearchOffsetRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2800,11 +5155,28 @@ func (h *SearchOffsetRequest) Clone() SearchOffsetRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *SearchOffsetResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *SearchOffsetResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *SearchOffsetResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.Offset, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *SearchOffsetResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2817,23 +5189,52 @@ func (h *SearchOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SearchOffsetResponse) Reset() { *h = SearchOffsetResponse{} }
 
-// SetField implements Setter.
-func (h *GetEarliestMsgStoretimeRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetEarliestMsgStoretimeRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	case "lo":
+		return 6
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetEarliestMsgStoretimeRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		return setInt(&h.QueueID, val)
+	case 2:
+		h.NS = string(val)
+	case 3:
+		h.NSD = parseOptBool(val)
+	case 4:
+		h.BName = string(val)
+	case 5:
+		h.Oway = parseOptBool(val)
+	case 6:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetEarliestMsgStoretimeRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2852,11 +5253,28 @@ func (h *GetEarliestMsgStoretimeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetEarliestMsgStoretimeRequest) Reset() { *h = GetEarliestMsgStoretimeRequest{} }
 
-// SetField implements Setter.
-func (h *GetEarliestMsgStoretimeResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetEarliestMsgStoretimeResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "timestamp":
-		return setInt(&h.Timestamp, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetEarliestMsgStoretimeResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.Timestamp, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetEarliestMsgStoretimeResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2869,35 +5287,76 @@ func (h *GetEarliestMsgStoretimeResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetEarliestMsgStoretimeResponse) Reset() { *h = GetEarliestMsgStoretimeResponse{} }
 
-// SetField implements Setter.
-func (h *QueryMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "key":
-		h.Key = string(val)
+		return 1
 	case "maxNum":
-		return setInt(&h.MaxNum, key, val)
+		return 2
 	case "beginTimestamp":
-		return setInt(&h.BeginTimestamp, key, val)
+		return 3
 	case "endTimestamp":
-		return setInt(&h.EndTimestamp, key, val)
+		return 4
 	case "indexType":
-		h.IndexType = string(val)
+		return 5
 	case "lastKey":
-		h.LastKey = string(val)
+		return 6
 	case "_UNIQUE_KEY_QUERY":
-		h.UniqueKeyQuery = parseOptBool(val)
+		return 7
 	case "ns":
-		h.NS = string(val)
+		return 8
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 9
 	case "bname":
-		h.BName = string(val)
+		return 10
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 11
 	case "lo":
+		return 12
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.Key = string(val)
+	case 2:
+		return setInt(&h.MaxNum, val)
+	case 3:
+		return setInt(&h.BeginTimestamp, val)
+	case 4:
+		return setInt(&h.EndTimestamp, val)
+	case 5:
+		h.IndexType = string(val)
+	case 6:
+		h.LastKey = string(val)
+	case 7:
+		h.UniqueKeyQuery = parseOptBool(val)
+	case 8:
+		h.NS = string(val)
+	case 9:
+		h.NSD = parseOptBool(val)
+	case 10:
+		h.BName = string(val)
+	case 11:
+		h.Oway = parseOptBool(val)
+	case 12:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2922,13 +5381,32 @@ func (h *QueryMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryMessageRequest) Reset() { *h = QueryMessageRequest{} }
 
-// SetField implements Setter.
-func (h *QueryMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "indexLastUpdateTimestamp":
-		return setInt(&h.IndexLastUpdateTimestamp, key, val)
+		return 0
 	case "indexLastUpdatePhyoffset":
-		return setInt(&h.IndexLastUpdatePhyoffset, key, val)
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryMessageResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.IndexLastUpdateTimestamp, val)
+	case 1:
+		return setInt(&h.IndexLastUpdatePhyoffset, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryMessageResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2942,13 +5420,32 @@ func (h *QueryMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryMessageResponse) Reset() { *h = QueryMessageResponse{} }
 
-// SetField implements Setter.
-func (h *ViewMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ViewMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ViewMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		return setInt(&h.Offset, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ViewMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -2962,29 +5459,64 @@ func (h *ViewMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ViewMessageRequest) Reset() { *h = ViewMessageRequest{} }
 
-// SetField implements Setter.
-func (h *QueryConsumeQueueRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryConsumeQueueRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 1
 	case "index":
-		return setInt(&h.Index, key, val)
+		return 2
 	case "count":
-		return setInt(&h.Count, key, val)
+		return 3
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 4
 	case "ns":
-		h.NS = string(val)
+		return 5
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 6
 	case "bname":
-		h.BName = string(val)
+		return 7
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 8
 	case "lo":
+		return 9
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryConsumeQueueRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		return setInt(&h.QueueID, val)
+	case 2:
+		return setInt(&h.Index, val)
+	case 3:
+		return setInt(&h.Count, val)
+	case 4:
+		h.ConsumerGroup = string(val)
+	case 5:
+		h.NS = string(val)
+	case 6:
+		h.NSD = parseOptBool(val)
+	case 7:
+		h.BName = string(val)
+	case 8:
+		h.Oway = parseOptBool(val)
+	case 9:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryConsumeQueueRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3006,25 +5538,56 @@ func (h *QueryConsumeQueueRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryConsumeQueueRequest) Reset() { *h = QueryConsumeQueueRequest{} }
 
-// SetField implements Setter.
-func (h *QueryCorrectionOffset) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryCorrectionOffset) IndexOf(key []byte) int {
 	switch string(key) {
 	case "filterGroups":
-		h.FilterGroups = string(val)
+		return 0
 	case "compareGroup":
-		h.CompareGroup = string(val)
+		return 1
 	case "topic":
-		h.Topic = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryCorrectionOffset) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.FilterGroups = string(val)
+	case 1:
+		h.CompareGroup = string(val)
+	case 2:
+		h.Topic = string(val)
+	case 3:
+		h.NS = string(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = string(val)
+	case 6:
+		h.Oway = parseOptBool(val)
+	case 7:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryCorrectionOffset) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3044,23 +5607,52 @@ func (h *QueryCorrectionOffset) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryCorrectionOffset) Reset() { *h = QueryCorrectionOffset{} }
 
-// SetField implements Setter.
-func (h *QueryConsumeTimeSpanRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryConsumeTimeSpanRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "group":
-		h.Group = string(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	case "lo":
+		return 6
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryConsumeTimeSpanRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.Group = string(val)
+	case 2:
+		h.NS = string(val)
+	case 3:
+		h.NSD = parseOptBool(val)
+	case 4:
+		h.BName = string(val)
+	case 5:
+		h.Oway = parseOptBool(val)
+	case 6:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryConsumeTimeSpanRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3079,21 +5671,48 @@ func (h *QueryConsumeTimeSpanRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryConsumeTimeSpanRequest) Reset() { *h = QueryConsumeTimeSpanRequest{} }
 
-// SetField implements Setter.
-func (h *QueryTopicConsumeByWhoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryTopicConsumeByWhoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	case "lo":
+		return 5
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryTopicConsumeByWhoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
+		h.Oway = parseOptBool(val)
+	case 5:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryTopicConsumeByWhoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3111,19 +5730,44 @@ func (h *QueryTopicConsumeByWhoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryTopicConsumeByWhoRequest) Reset() { *h = QueryTopicConsumeByWhoRequest{} }
 
-// SetField implements Setter.
-func (h *QueryTopicsByConsumerRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QueryTopicsByConsumerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QueryTopicsByConsumerRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Group = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QueryTopicsByConsumerRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3140,23 +5784,52 @@ func (h *QueryTopicsByConsumerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryTopicsByConsumerRequest) Reset() { *h = QueryTopicsByConsumerRequest{} }
 
-// SetField implements Setter.
-func (h *QuerySubscriptionByConsumerRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *QuerySubscriptionByConsumerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	case "lo":
+		return 6
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *QuerySubscriptionByConsumerRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Group = string(val)
+	case 1:
+		h.Topic = string(val)
+	case 2:
+		h.NS = string(val)
+	case 3:
+		h.NSD = parseOptBool(val)
+	case 4:
+		h.BName = string(val)
+	case 5:
+		h.Oway = parseOptBool(val)
+	case 6:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *QuerySubscriptionByConsumerRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3175,21 +5848,48 @@ func (h *QuerySubscriptionByConsumerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QuerySubscriptionByConsumerRequest) Reset() { *h = QuerySubscriptionByConsumerRequest{} }
 
-// SetField implements Setter.
-func (h *GetTopicStatsInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetTopicStatsInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	case "lo":
+		return 5
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetTopicStatsInfoRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
+		h.Oway = parseOptBool(val)
+	case 5:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetTopicStatsInfoRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3207,25 +5907,56 @@ func (h *GetTopicStatsInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetTopicStatsInfoRequest) Reset() { *h = GetTopicStatsInfoRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumeStatsRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetConsumeStatsRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "topicList":
-		h.TopicList = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetConsumeStatsRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ConsumerGroup = string(val)
+	case 1:
+		h.Topic = string(val)
+	case 2:
+		h.TopicList = string(val)
+	case 3:
+		h.NS = string(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = string(val)
+	case 6:
+		h.Oway = parseOptBool(val)
+	case 7:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetConsumeStatsRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3245,11 +5976,28 @@ func (h *GetConsumeStatsRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumeStatsRequest) Reset() { *h = GetConsumeStatsRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumeStatsInBroker) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetConsumeStatsInBroker) IndexOf(key []byte) int {
 	switch string(key) {
 	case "isOrder":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetConsumeStatsInBroker) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
 		h.IsOrder = parseBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetConsumeStatsInBroker) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3262,13 +6010,32 @@ func (h *GetConsumeStatsInBroker) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumeStatsInBroker) Reset() { *h = GetConsumeStatsInBroker{} }
 
-// SetField implements Setter.
-func (h *ViewBrokerStatsDataRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ViewBrokerStatsDataRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "statsName":
-		h.StatsName = string(val)
+		return 0
 	case "statsKey":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ViewBrokerStatsDataRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.StatsName = string(val)
+	case 1:
 		h.StatsKey = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ViewBrokerStatsDataRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3282,25 +6049,56 @@ func (h *ViewBrokerStatsDataRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ViewBrokerStatsDataRequest) Reset() { *h = ViewBrokerStatsDataRequest{} }
 
-// SetField implements Setter.
-func (h *CloneGroupOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *CloneGroupOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "srcGroup":
-		h.SrcGroup = string(val)
+		return 0
 	case "destGroup":
-		h.DestGroup = string(val)
+		return 1
 	case "topic":
-		h.Topic = string(val)
+		return 2
 	case "offline":
-		h.Offline = parseBool(val)
+		return 3
 	case "ns":
-		h.NS = string(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = string(val)
+		return 6
 	case "oway":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *CloneGroupOffsetRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.SrcGroup = string(val)
+	case 1:
+		h.DestGroup = string(val)
+	case 2:
+		h.Topic = string(val)
+	case 3:
+		h.Offline = parseBool(val)
+	case 4:
+		h.NS = string(val)
+	case 5:
+		h.NSD = parseOptBool(val)
+	case 6:
+		h.BName = string(val)
+	case 7:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *CloneGroupOffsetRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3320,17 +6118,40 @@ func (h *CloneGroupOffsetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CloneGroupOffsetRequest) Reset() { *h = CloneGroupOffsetRequest{} }
 
-// SetField implements Setter.
-func (h *RpcRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *RpcRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *RpcRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.NS = string(val)
+	case 1:
+		h.NSD = parseOptBool(val)
+	case 2:
+		h.BName = string(val)
+	case 3:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *RpcRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3346,19 +6167,44 @@ func (h *RpcRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RpcRequest) Reset() { *h = RpcRequest{} }
 
-// SetField implements Setter.
-func (h *TopicRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *TopicRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 3
 	case "lo":
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *TopicRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.NS = string(val)
+	case 1:
+		h.NSD = parseOptBool(val)
+	case 2:
+		h.BName = string(val)
+	case 3:
+		h.Oway = parseOptBool(val)
+	case 4:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *TopicRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3375,45 +6221,96 @@ func (h *TopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *TopicRequest) Reset() { *h = TopicRequest{} }
 
-// SetField implements Setter.
-func (h *SendMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *SendMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "producerGroup", "a":
-		h.ProducerGroup = aliasString(val)
+		return 0
 	case "topic", "b":
-		h.Topic = aliasString(val)
+		return 1
 	case "defaultTopic", "c":
-		h.DefaultTopic = aliasString(val)
+		return 2
 	case "defaultTopicQueueNums", "d":
-		return setInt(&h.DefaultTopicQueueNums, key, val)
+		return 3
 	case "queueId", "e":
-		return setInt(&h.QueueID, key, val)
+		return 4
 	case "sysFlag", "f":
-		return setInt(&h.SysFlag, key, val)
+		return 5
 	case "bornTimestamp", "g":
-		return setInt(&h.BornTimestamp, key, val)
+		return 6
 	case "flag", "h":
-		return setInt(&h.Flag, key, val)
+		return 7
 	case "properties", "i":
-		h.Properties = aliasString(val)
+		return 8
 	case "reconsumeTimes", "j":
-		return setOptInt(&h.ReconsumeTimes, key, val)
+		return 9
 	case "unitMode", "k":
-		h.UnitMode = parseOptBool(val)
+		return 10
 	case "maxReconsumeTimes", "l":
-		return setOptInt(&h.MaxReconsumeTimes, key, val)
+		return 11
 	case "batch", "m":
-		h.Batch = parseOptBool(val)
+		return 12
 	case "ns":
-		h.NS = aliasString(val)
+		return 13
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 14
 	case "bname", "n":
-		h.BName = aliasString(val)
+		return 15
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 16
 	case "lo":
+		return 17
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *SendMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ProducerGroup = aliasString(val)
+	case 1:
+		h.Topic = aliasString(val)
+	case 2:
+		h.DefaultTopic = aliasString(val)
+	case 3:
+		return setInt(&h.DefaultTopicQueueNums, val)
+	case 4:
+		return setInt(&h.QueueID, val)
+	case 5:
+		return setInt(&h.SysFlag, val)
+	case 6:
+		return setInt(&h.BornTimestamp, val)
+	case 7:
+		return setInt(&h.Flag, val)
+	case 8:
+		h.Properties = aliasString(val)
+	case 9:
+		return setOptInt(&h.ReconsumeTimes, val)
+	case 10:
+		h.UnitMode = parseOptBool(val)
+	case 11:
+		return setOptInt(&h.MaxReconsumeTimes, val)
+	case 12:
+		h.Batch = parseOptBool(val)
+	case 13:
+		h.NS = aliasString(val)
+	case 14:
+		h.NSD = parseOptBool(val)
+	case 15:
+		h.BName = aliasString(val)
+	case 16:
+		h.Oway = parseOptBool(val)
+	case 17:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *SendMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3455,45 +6352,96 @@ func (h *SendMessageRequest) Clone() SendMessageRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *SendMessageRequestV2) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *SendMessageRequestV2) IndexOf(key []byte) int {
 	switch string(key) {
 	case "a", "producerGroup":
-		h.ProducerGroup = aliasString(val)
+		return 0
 	case "b", "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "c", "defaultTopic":
-		h.DefaultTopic = aliasString(val)
+		return 2
 	case "d", "defaultTopicQueueNums":
-		return setInt(&h.DefaultTopicQueueNums, key, val)
+		return 3
 	case "e", "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 4
 	case "f", "sysFlag":
-		return setInt(&h.SysFlag, key, val)
+		return 5
 	case "g", "bornTimestamp":
-		return setInt(&h.BornTimestamp, key, val)
+		return 6
 	case "h", "flag":
-		return setInt(&h.Flag, key, val)
+		return 7
 	case "i", "properties":
-		h.Properties = aliasString(val)
+		return 8
 	case "j", "reconsumeTimes":
-		return setOptInt(&h.ReconsumeTimes, key, val)
+		return 9
 	case "k", "unitMode":
-		h.UnitMode = parseOptBool(val)
+		return 10
 	case "l", "maxReconsumeTimes":
-		return setOptInt(&h.MaxReconsumeTimes, key, val)
+		return 11
 	case "m", "batch":
-		h.Batch = parseOptBool(val)
+		return 12
 	case "ns":
-		h.NS = aliasString(val)
+		return 13
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 14
 	case "n", "bname":
-		h.BName = aliasString(val)
+		return 15
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 16
 	case "lo":
+		return 17
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *SendMessageRequestV2) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ProducerGroup = aliasString(val)
+	case 1:
+		h.Topic = aliasString(val)
+	case 2:
+		h.DefaultTopic = aliasString(val)
+	case 3:
+		return setInt(&h.DefaultTopicQueueNums, val)
+	case 4:
+		return setInt(&h.QueueID, val)
+	case 5:
+		return setInt(&h.SysFlag, val)
+	case 6:
+		return setInt(&h.BornTimestamp, val)
+	case 7:
+		return setInt(&h.Flag, val)
+	case 8:
+		h.Properties = aliasString(val)
+	case 9:
+		return setOptInt(&h.ReconsumeTimes, val)
+	case 10:
+		h.UnitMode = parseOptBool(val)
+	case 11:
+		return setOptInt(&h.MaxReconsumeTimes, val)
+	case 12:
+		h.Batch = parseOptBool(val)
+	case 13:
+		h.NS = aliasString(val)
+	case 14:
+		h.NSD = parseOptBool(val)
+	case 15:
+		h.BName = aliasString(val)
+	case 16:
+		h.Oway = parseOptBool(val)
+	case 17:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *SendMessageRequestV2) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3535,25 +6483,56 @@ func (h *SendMessageRequestV2) Clone() SendMessageRequestV2 {
 	return c
 }
 
-// SetField implements Setter.
-func (h *SendMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *SendMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "msgId":
-		h.MsgID = string(val)
+		return 0
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 1
 	case "queueOffset":
-		return setInt(&h.QueueOffset, key, val)
+		return 2
 	case "transactionId":
-		h.TransactionID = string(val)
+		return 3
 	case "batchUniqId":
-		h.BatchUniqID = string(val)
+		return 4
 	case "recallHandle":
-		h.RecallHandle = string(val)
+		return 5
 	case "MSG_REGION":
-		h.MsgRegion = string(val)
+		return 6
 	case "TRACE_ON":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *SendMessageResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.MsgID = string(val)
+	case 1:
+		return setInt(&h.QueueID, val)
+	case 2:
+		return setInt(&h.QueueOffset, val)
+	case 3:
+		h.TransactionID = string(val)
+	case 4:
+		h.BatchUniqID = string(val)
+	case 5:
+		h.RecallHandle = string(val)
+	case 6:
+		h.MsgRegion = string(val)
+	case 7:
 		h.TraceOn = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *SendMessageResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3573,13 +6552,32 @@ func (h *SendMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SendMessageResponse) Reset() { *h = SendMessageResponse{} }
 
-// SetField implements Setter.
-func (h *SendContext) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *SendContext) IndexOf(key []byte) int {
 	switch string(key) {
 	case "MSG_REGION":
-		h.MsgRegion = string(val)
+		return 0
 	case "TRACE_ON":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *SendContext) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.MsgRegion = string(val)
+	case 1:
 		h.TraceOn = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *SendContext) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3593,31 +6591,68 @@ func (h *SendContext) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SendContext) Reset() { *h = SendContext{} }
 
-// SetField implements Setter.
-func (h *ConsumerSendMsgBackRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ConsumerSendMsgBackRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 0
 	case "group":
-		h.Group = string(val)
+		return 1
 	case "delayLevel":
-		return setInt(&h.DelayLevel, key, val)
+		return 2
 	case "originMsgId":
-		h.OriginMsgID = string(val)
+		return 3
 	case "originTopic":
-		h.OriginTopic = string(val)
+		return 4
 	case "unitMode":
-		h.UnitMode = parseBool(val)
+		return 5
 	case "maxReconsumeTimes":
-		return setOptInt(&h.MaxReconsumeTimes, key, val)
+		return 6
 	case "ns":
-		h.NS = string(val)
+		return 7
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 8
 	case "bname":
-		h.BName = string(val)
+		return 9
 	case "oway":
+		return 10
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ConsumerSendMsgBackRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.Offset, val)
+	case 1:
+		h.Group = string(val)
+	case 2:
+		return setInt(&h.DelayLevel, val)
+	case 3:
+		h.OriginMsgID = string(val)
+	case 4:
+		h.OriginTopic = string(val)
+	case 5:
+		h.UnitMode = parseBool(val)
+	case 6:
+		return setOptInt(&h.MaxReconsumeTimes, val)
+	case 7:
+		h.NS = string(val)
+	case 8:
+		h.NSD = parseOptBool(val)
+	case 9:
+		h.BName = string(val)
+	case 10:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ConsumerSendMsgBackRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3640,33 +6675,72 @@ func (h *ConsumerSendMsgBackRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ConsumerSendMsgBackRequest) Reset() { *h = ConsumerSendMsgBackRequest{} }
 
-// SetField implements Setter.
-func (h *EndTransactionRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *EndTransactionRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "producerGroup":
-		h.ProducerGroup = string(val)
+		return 1
 	case "tranStateTableOffset":
-		return setInt(&h.TranStateTableOffset, key, val)
+		return 2
 	case "commitLogOffset":
-		return setInt(&h.CommitLogOffset, key, val)
+		return 3
 	case "commitOrRollback":
-		return setInt(&h.CommitOrRollback, key, val)
+		return 4
 	case "fromTransactionCheck":
-		h.FromTransactionCheck = parseBool(val)
+		return 5
 	case "msgId":
-		h.MsgID = string(val)
+		return 6
 	case "transactionId":
-		h.TransactionID = string(val)
+		return 7
 	case "ns":
-		h.NS = string(val)
+		return 8
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 9
 	case "bname":
-		h.BName = string(val)
+		return 10
 	case "oway":
+		return 11
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *EndTransactionRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.ProducerGroup = string(val)
+	case 2:
+		return setInt(&h.TranStateTableOffset, val)
+	case 3:
+		return setInt(&h.CommitLogOffset, val)
+	case 4:
+		return setInt(&h.CommitOrRollback, val)
+	case 5:
+		h.FromTransactionCheck = parseBool(val)
+	case 6:
+		h.MsgID = string(val)
+	case 7:
+		h.TransactionID = string(val)
+	case 8:
+		h.NS = string(val)
+	case 9:
+		h.NSD = parseOptBool(val)
+	case 10:
+		h.BName = string(val)
+	case 11:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *EndTransactionRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3690,25 +6764,56 @@ func (h *EndTransactionRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *EndTransactionRequest) Reset() { *h = EndTransactionRequest{} }
 
-// SetField implements Setter.
-func (h *RecallMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *RecallMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "producerGroup":
-		h.ProducerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "recallHandle":
-		h.RecallHandle = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *RecallMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ProducerGroup = string(val)
+	case 1:
+		h.Topic = string(val)
+	case 2:
+		h.RecallHandle = string(val)
+	case 3:
+		h.NS = string(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = string(val)
+	case 6:
+		h.Oway = parseOptBool(val)
+	case 7:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *RecallMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3728,15 +6833,36 @@ func (h *RecallMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RecallMessageRequest) Reset() { *h = RecallMessageRequest{} }
 
-// SetField implements Setter.
-func (h *RecallMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *RecallMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "msgId":
-		h.MsgID = string(val)
+		return 0
 	case "MSG_REGION":
-		h.MsgRegion = string(val)
+		return 1
 	case "TRACE_ON":
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *RecallMessageResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.MsgID = string(val)
+	case 1:
+		h.MsgRegion = string(val)
+	case 2:
 		h.TraceOn = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *RecallMessageResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3751,47 +6877,100 @@ func (h *RecallMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RecallMessageResponse) Reset() { *h = RecallMessageResponse{} }
 
-// SetField implements Setter.
-func (h *ReplyMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ReplyMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "producerGroup":
-		h.ProducerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "defaultTopic":
-		h.DefaultTopic = string(val)
+		return 2
 	case "defaultTopicQueueNums":
-		return setInt(&h.DefaultTopicQueueNums, key, val)
+		return 3
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 4
 	case "sysFlag":
-		return setInt(&h.SysFlag, key, val)
+		return 5
 	case "bornTimestamp":
-		return setInt(&h.BornTimestamp, key, val)
+		return 6
 	case "flag":
-		return setInt(&h.Flag, key, val)
+		return 7
 	case "properties":
-		h.Properties = string(val)
+		return 8
 	case "reconsumeTimes":
-		return setOptInt(&h.ReconsumeTimes, key, val)
+		return 9
 	case "unitMode":
-		h.UnitMode = parseBool(val)
+		return 10
 	case "bornHost":
-		h.BornHost = string(val)
+		return 11
 	case "storeHost":
-		h.StoreHost = string(val)
+		return 12
 	case "storeTimestamp":
-		return setInt(&h.StoreTimestamp, key, val)
+		return 13
 	case "ns":
-		h.NS = string(val)
+		return 14
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 15
 	case "bname":
-		h.BName = string(val)
+		return 16
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 17
 	case "lo":
+		return 18
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ReplyMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.ProducerGroup = string(val)
+	case 1:
+		h.Topic = string(val)
+	case 2:
+		h.DefaultTopic = string(val)
+	case 3:
+		return setInt(&h.DefaultTopicQueueNums, val)
+	case 4:
+		return setInt(&h.QueueID, val)
+	case 5:
+		return setInt(&h.SysFlag, val)
+	case 6:
+		return setInt(&h.BornTimestamp, val)
+	case 7:
+		return setInt(&h.Flag, val)
+	case 8:
+		h.Properties = string(val)
+	case 9:
+		return setOptInt(&h.ReconsumeTimes, val)
+	case 10:
+		h.UnitMode = parseBool(val)
+	case 11:
+		h.BornHost = string(val)
+	case 12:
+		h.StoreHost = string(val)
+	case 13:
+		return setInt(&h.StoreTimestamp, val)
+	case 14:
+		h.NS = string(val)
+	case 15:
+		h.NSD = parseOptBool(val)
+	case 16:
+		h.BName = string(val)
+	case 17:
+		h.Oway = parseOptBool(val)
+	case 18:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ReplyMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3822,29 +7001,64 @@ func (h *ReplyMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ReplyMessageRequest) Reset() { *h = ReplyMessageRequest{} }
 
-// SetField implements Setter.
-func (h *CheckTransactionStateRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *CheckTransactionStateRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "tranStateTableOffset":
-		return setInt(&h.TranStateTableOffset, key, val)
+		return 1
 	case "commitLogOffset":
-		return setInt(&h.CommitLogOffset, key, val)
+		return 2
 	case "msgId":
-		h.MsgID = string(val)
+		return 3
 	case "transactionId":
-		h.TransactionID = string(val)
+		return 4
 	case "offsetMsgId":
-		h.OffsetMsgID = string(val)
+		return 5
 	case "ns":
-		h.NS = string(val)
+		return 6
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 7
 	case "bname":
-		h.BName = string(val)
+		return 8
 	case "oway":
+		return 9
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *CheckTransactionStateRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		return setInt(&h.TranStateTableOffset, val)
+	case 2:
+		return setInt(&h.CommitLogOffset, val)
+	case 3:
+		h.MsgID = string(val)
+	case 4:
+		h.TransactionID = string(val)
+	case 5:
+		h.OffsetMsgID = string(val)
+	case 6:
+		h.NS = string(val)
+	case 7:
+		h.NSD = parseOptBool(val)
+	case 8:
+		h.BName = string(val)
+	case 9:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *CheckTransactionStateRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3866,13 +7080,32 @@ func (h *CheckTransactionStateRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CheckTransactionStateRequest) Reset() { *h = CheckTransactionStateRequest{} }
 
-// SetField implements Setter.
-func (h *ResumeCheckHalfMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *ResumeCheckHalfMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "msgId":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *ResumeCheckHalfMessageRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
 		h.MsgID = string(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *ResumeCheckHalfMessageRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3886,39 +7119,84 @@ func (h *ResumeCheckHalfMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ResumeCheckHalfMessageRequest) Reset() { *h = ResumeCheckHalfMessageRequest{} }
 
-// SetField implements Setter.
-func (h *CreateTopicRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *CreateTopicRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "defaultTopic":
-		h.DefaultTopic = string(val)
+		return 1
 	case "readQueueNums":
-		return setInt(&h.ReadQueueNums, key, val)
+		return 2
 	case "writeQueueNums":
-		return setInt(&h.WriteQueueNums, key, val)
+		return 3
 	case "perm":
-		return setInt(&h.Perm, key, val)
+		return 4
 	case "topicFilterType":
-		h.TopicFilterType = string(val)
+		return 5
 	case "topicSysFlag":
-		return setOptInt(&h.TopicSysFlag, key, val)
+		return 6
 	case "order":
-		h.Order = parseBool(val)
+		return 7
 	case "attributes":
-		h.Attributes = string(val)
+		return 8
 	case "force":
-		h.Force = parseOptBool(val)
+		return 9
 	case "ns":
-		h.NS = string(val)
+		return 10
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 11
 	case "bname":
-		h.BName = string(val)
+		return 12
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 13
 	case "lo":
+		return 14
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *CreateTopicRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.DefaultTopic = string(val)
+	case 2:
+		return setInt(&h.ReadQueueNums, val)
+	case 3:
+		return setInt(&h.WriteQueueNums, val)
+	case 4:
+		return setInt(&h.Perm, val)
+	case 5:
+		h.TopicFilterType = string(val)
+	case 6:
+		return setOptInt(&h.TopicSysFlag, val)
+	case 7:
+		h.Order = parseBool(val)
+	case 8:
+		h.Attributes = string(val)
+	case 9:
+		h.Force = parseOptBool(val)
+	case 10:
+		h.NS = string(val)
+	case 11:
+		h.NSD = parseOptBool(val)
+	case 12:
+		h.BName = string(val)
+	case 13:
+		h.Oway = parseOptBool(val)
+	case 14:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *CreateTopicRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3945,17 +7223,40 @@ func (h *CreateTopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateTopicRequest) Reset() { *h = CreateTopicRequest{} }
 
-// SetField implements Setter.
-func (h *CreateTopicListRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *CreateTopicListRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
+		return 3
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *CreateTopicListRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.NS = string(val)
+	case 1:
+		h.NSD = parseOptBool(val)
+	case 2:
+		h.BName = string(val)
+	case 3:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *CreateTopicListRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -3971,21 +7272,48 @@ func (h *CreateTopicListRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateTopicListRequest) Reset() { *h = CreateTopicListRequest{} }
 
-// SetField implements Setter.
-func (h *DeleteTopicRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *DeleteTopicRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	case "lo":
+		return 5
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *DeleteTopicRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
+		h.Oway = parseOptBool(val)
+	case 5:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *DeleteTopicRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -4003,15 +7331,36 @@ func (h *DeleteTopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteTopicRequest) Reset() { *h = DeleteTopicRequest{} }
 
-// SetField implements Setter.
-func (h *GetAllTopicConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetAllTopicConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topicSeq":
-		return setOptInt(&h.TopicSeq, key, val)
+		return 0
 	case "dataVersion":
-		h.DataVersion = string(val)
+		return 1
 	case "maxTopicNum":
-		return setOptInt(&h.MaxTopicNum, key, val)
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetAllTopicConfigRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setOptInt(&h.TopicSeq, val)
+	case 1:
+		h.DataVersion = string(val)
+	case 2:
+		return setOptInt(&h.MaxTopicNum, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetAllTopicConfigRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -4026,11 +7375,28 @@ func (h *GetAllTopicConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllTopicConfigRequest) Reset() { *h = GetAllTopicConfigRequest{} }
 
-// SetField implements Setter.
-func (h *GetAllTopicConfigResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetAllTopicConfigResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "totalTopicNum":
-		return setInt(&h.TotalTopicNum, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetAllTopicConfigResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.TotalTopicNum, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetAllTopicConfigResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -4043,21 +7409,48 @@ func (h *GetAllTopicConfigResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllTopicConfigResponse) Reset() { *h = GetAllTopicConfigResponse{} }
 
-// SetField implements Setter.
-func (h *GetTopicConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetTopicConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	case "lo":
+		return 5
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetTopicConfigRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Topic = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
+		h.Oway = parseOptBool(val)
+	case 5:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetTopicConfigRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -4075,15 +7468,36 @@ func (h *GetTopicConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetTopicConfigRequest) Reset() { *h = GetTopicConfigRequest{} }
 
-// SetField implements Setter.
-func (h *GetAllSubscriptionGroupRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetAllSubscriptionGroupRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "groupSeq":
-		return setOptInt(&h.GroupSeq, key, val)
+		return 0
 	case "dataVersion":
-		h.DataVersion = string(val)
+		return 1
 	case "maxGroupNum":
-		return setOptInt(&h.MaxGroupNum, key, val)
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetAllSubscriptionGroupRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setOptInt(&h.GroupSeq, val)
+	case 1:
+		h.DataVersion = string(val)
+	case 2:
+		return setOptInt(&h.MaxGroupNum, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetAllSubscriptionGroupRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -4098,11 +7512,28 @@ func (h *GetAllSubscriptionGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllSubscriptionGroupRequest) Reset() { *h = GetAllSubscriptionGroupRequest{} }
 
-// SetField implements Setter.
-func (h *GetAllSubscriptionGroupResponse) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetAllSubscriptionGroupResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "totalGroupNum":
-		return setInt(&h.TotalGroupNum, key, val)
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetAllSubscriptionGroupResponse) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		return setInt(&h.TotalGroupNum, val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetAllSubscriptionGroupResponse) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -4115,19 +7546,44 @@ func (h *GetAllSubscriptionGroupResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllSubscriptionGroupResponse) Reset() { *h = GetAllSubscriptionGroupResponse{} }
 
-// SetField implements Setter.
-func (h *GetSubscriptionGroupConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *GetSubscriptionGroupConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
+		return 4
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *GetSubscriptionGroupConfigRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Group = string(val)
+	case 1:
+		h.NS = string(val)
+	case 2:
+		h.NSD = parseOptBool(val)
+	case 3:
+		h.BName = string(val)
+	case 4:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *GetSubscriptionGroupConfigRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -4144,21 +7600,48 @@ func (h *GetSubscriptionGroupConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetSubscriptionGroupConfigRequest) Reset() { *h = GetSubscriptionGroupConfigRequest{} }
 
-// SetField implements Setter.
-func (h *DeleteSubscriptionGroupRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *DeleteSubscriptionGroupRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "groupName":
-		h.GroupName = string(val)
+		return 0
 	case "cleanOffset":
-		h.CleanOffset = parseBool(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
+		return 5
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *DeleteSubscriptionGroupRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.GroupName = string(val)
+	case 1:
+		h.CleanOffset = parseBool(val)
+	case 2:
+		h.NS = string(val)
+	case 3:
+		h.NSD = parseOptBool(val)
+	case 4:
+		h.BName = string(val)
+	case 5:
 		h.Oway = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *DeleteSubscriptionGroupRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
@@ -4176,25 +7659,56 @@ func (h *DeleteSubscriptionGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteSubscriptionGroupRequest) Reset() { *h = DeleteSubscriptionGroupRequest{} }
 
-// SetField implements Setter.
-func (h *UpdateGroupForbiddenRequest) SetField(key, val []byte) error {
+// IndexOf implements Indexed.
+func (h *UpdateGroupForbiddenRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "readable":
-		h.Readable = parseOptBool(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Indexed.
+func (h *UpdateGroupForbiddenRequest) SetAt(i int, val []byte) bool {
+	switch i {
+	case 0:
+		h.Group = string(val)
+	case 1:
+		h.Topic = string(val)
+	case 2:
+		h.Readable = parseOptBool(val)
+	case 3:
+		h.NS = string(val)
+	case 4:
+		h.NSD = parseOptBool(val)
+	case 5:
+		h.BName = string(val)
+	case 6:
+		h.Oway = parseOptBool(val)
+	case 7:
 		h.Lo = parseOptBool(val)
+	}
+	return true
+}
+
+// SetField implements Setter.
+func (h *UpdateGroupForbiddenRequest) SetField(key, val []byte) error {
+	if !h.SetAt(h.IndexOf(key), val) {
+		return badValue(key, val)
 	}
 	return nil
 }
