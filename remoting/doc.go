@@ -13,6 +13,7 @@
 //   - A request's bytes (header strings, body) belong to the connection and die when its handler returns. A handler that
 //     answers later takes a [Ticket].
 //   - Inline handlers never block. What may block runs in a [Lane]: bounded workers, bounded queue, a bound on waiting.
+//   - A header is read by the form of an earlier one if it has the same; see form. What is not known for certain is parsed.
 //   - A reply is written in the serialization of its request, and never to a oneway request.
 //   - Memory grows with what has arrived, never with what a peer announces.
 //   - A peer that does not read is not served: above a little unsent output its further requests are held, above more it is

@@ -18,12 +18,12 @@ import (
 // same way, so what it would find is known.
 
 // forms are the forms that the connections of one Server or Client have in common. They need no lock and have a fixed number.
-type forms [formBuckets]formBucket
+type forms [1 << formBits]formBucket
 
 const (
-	formBuckets = 64
-	formWays    = 4
-	formRest    = 64 // of the headers that nothing matches, once a bucket is full, one in so many replaces a form
+	formBits = 6
+	formWays = 4
+	formRest = 64 // of the headers that nothing matches, once a bucket is full, one in so many replaces a form
 
 	maxFormFields = 64
 	maxFormText   = 1 << 10 // bytes, without values
@@ -41,7 +41,7 @@ func (t *forms) parse(c *Command) error {
 		return c.parseJSON()
 	}
 	word := binary.LittleEndian.Uint64(c.head[8:]) ^ bits.RotateLeft64(binary.LittleEndian.Uint64(c.head[16:]), 29)
-	b := &t[word*0x9E3779B97F4A7C15>>(64-6)]
+	b := &t[word*0x9E3779B97F4A7C15>>(64-formBits)]
 	for i := range b.ways {
 		if f := b.ways[i].Load(); f != nil && f.match(c) {
 			return nil
@@ -114,7 +114,7 @@ func (f *form) match(c *Command) bool {
 	}
 	c.scratch = c.scratch[:0]
 	c.ext = slices.Grow(c.ext[:0], f.fields)
-	ext, n := c.ext[:f.fields], 0
+	ext, n, opaque := c.ext[:f.fields], 0, int32(0)
 	for k := range f.parts {
 		p := &f.parts[k]
 		if len(b)-i < 8 || (binary.LittleEndian.Uint64(b[i:])^p.word)&p.mask != 0 {
@@ -125,15 +125,11 @@ func (f *form) match(c *Command) bool {
 		}
 		i += int(p.size)
 		if p.key == notKey {
-			end := i
-			for end < len(b) && (b[end] >= '0' && b[end] <= '9' || b[end] == '-') {
-				end++
-			}
-			var ok bool
-			if c.Opaque, ok = parseInt32(b[i:end]); !ok {
+			from, ok := i, false
+			i = numberEnd(b, i)
+			if opaque, ok = parseInt32(b[from:i]); !ok {
 				return false
 			}
-			i = end
 			continue
 		}
 		stop := uint64(0)
@@ -164,8 +160,15 @@ func (f *form) match(c *Command) bool {
 		return false
 	}
 	c.ext, c.form = ext, f
-	c.Code, c.Flag, c.Version, c.Language = f.code, f.flag, f.version, f.language
+	c.Code, c.Flag, c.Opaque, c.Version, c.Language = f.code, f.flag, opaque, f.version, f.language
 	return true
+}
+
+func numberEnd(b []byte, i int) int {
+	for i < len(b) && (b[i] >= '0' && b[i] <= '9' || b[i] == '-') {
+		i++
+	}
+	return i
 }
 
 // index returns the numbers of the fields in headers of h's type, nil if others are known.
@@ -190,7 +193,7 @@ func formOf(c *Command) *form {
 		return nil
 	}
 	s := jsonScan{b: c.head}
-	l := formLearner{s: &s, f: &form{fields: len(c.ext), code: c.Code, flag: c.Flag, version: c.Version, language: c.Language}}
+	l := formLearner{s: &s, f: &form{code: c.Code, flag: c.Flag, version: c.Version, language: c.Language}}
 	s.expect('{')
 	for first := true; s.next(first); first = false {
 		key, _ := s.key()
@@ -224,7 +227,7 @@ type formLearner struct {
 func (l *formLearner) opaque() bool {
 	l.s.peek()
 	at := l.s.i
-	if n := l.s.scalar(); l.number || len(n) == 0 {
+	if _, ok := parseInt32(l.s.scalar()); l.number || !ok {
 		return false
 	}
 	l.number = true
@@ -246,6 +249,7 @@ func (l *formLearner) ext() bool {
 		}
 		val, _ := l.s.str()
 		l.value(val, key)
+		l.f.fields++
 	}
 	return true
 }
@@ -268,9 +272,11 @@ func (l *formLearner) value(val, key span) {
 	l.from = int(val.at + val.size)
 }
 
-// text returns the text since the last value.
+// text returns the text since the last value, unless there is too much.
 func (l *formLearner) text(to int) string {
-	l.size += to - l.from
+	if l.size += to - l.from; l.size > maxFormText {
+		return ""
+	}
 	return string(l.s.b[l.from:to])
 }
 
