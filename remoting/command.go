@@ -179,12 +179,10 @@ func (c *Command) decodeAt(h header.Indexed) error {
 	if index == nil {
 		return c.decode(h)
 	}
-	ok := true
 	for i := range c.ext {
-		ok = h.SetAt(index[i], c.bytes(c.ext[i].val)) && ok
-	}
-	if !ok {
-		return c.decode(h)
+		if h.SetAt(index[i], c.bytes(c.ext[i].val)) != nil {
+			return c.decode(h)
+		}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 	"unsafe"
 )
 
@@ -36,26 +37,27 @@ func parseOptBool(val []byte) Opt[bool] {
 	return Opt[bool]{V: parseBool(val), Ok: len(val) > 0}
 }
 
-func setInt[T int32 | int64](p *T, val []byte) bool {
+func setInt[T int32 | int64](p *T, key, val []byte) error {
 	v, ok := parseInt(val)
 	if !ok || int64(T(v)) != v {
-		return false
+		return badValue(key, val)
 	}
 	*p = T(v)
-	return true
+	return nil
 }
 
 // setOptInt takes an empty value for an absent one: Java's binary header cannot tell them apart.
-func setOptInt[T int32 | int64](p *Opt[T], val []byte) bool {
+func setOptInt[T int32 | int64](p *Opt[T], key, val []byte) error {
 	if len(val) == 0 {
 		*p = Opt[T]{}
-		return true
+		return nil
 	}
-	p.Ok = setInt(&p.V, val)
-	if !p.Ok {
+	p.Ok = true
+	if err := setInt(&p.V, key, val); err != nil {
 		*p = Opt[T]{}
+		return err
 	}
-	return p.Ok
+	return nil
 }
 
 // parseInt reads a decimal int64 with an optional sign, as Long.parseLong does. It collects the negative value, whose range
@@ -101,6 +103,18 @@ func parseShort(b []byte, neg bool) (v int64, ok bool) {
 		v = -v
 	}
 	return v, true
+}
+
+// indexOf returns the index of the field that has the key. A field is its names with commas.
+func indexOf(key []byte, fields ...string) int {
+	for i, names := range fields {
+		for name := range strings.SplitSeq(names, ",") {
+			if name == string(key) {
+				return i
+			}
+		}
+	}
+	return -1
 }
 
 func appendNonEmpty(w *Writer, key, val string) {

@@ -32,8 +32,8 @@ type Indexed interface {
 	Setter
 	// IndexOf returns the number of the field with that key, -1 if there is none.
 	IndexOf(key []byte) int
-	// SetAt sets field i, which may be -1, and reports false if val does not parse.
-	SetAt(i int, val []byte) bool
+	// SetAt is SetField of field i, which may be -1. Its error does not name the field.
+	SetAt(i int, val []byte) error
 }
 
 // Appender writes its present fields in declaration order.

@@ -4,31 +4,26 @@ package header
 
 import "strings"
 
-// IndexOf implements Indexed.
-func (h *CreateUserRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *CreateUserRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "username":
-		return 0
+		h.Username = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *CreateUserRequest) SetAt(i int, val []byte) bool {
+func (h *CreateUserRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Username = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *CreateUserRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *CreateUserRequest) IndexOf(key []byte) int { return indexOf(key, "username") }
 
 // AppendFields implements Appender.
 func (h *CreateUserRequest) AppendFields(w *Writer) {
@@ -38,31 +33,26 @@ func (h *CreateUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateUserRequest) Reset() { *h = CreateUserRequest{} }
 
-// IndexOf implements Indexed.
-func (h *UpdateUserRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *UpdateUserRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "username":
-		return 0
+		h.Username = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *UpdateUserRequest) SetAt(i int, val []byte) bool {
+func (h *UpdateUserRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Username = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *UpdateUserRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *UpdateUserRequest) IndexOf(key []byte) int { return indexOf(key, "username") }
 
 // AppendFields implements Appender.
 func (h *UpdateUserRequest) AppendFields(w *Writer) {
@@ -72,31 +62,26 @@ func (h *UpdateUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UpdateUserRequest) Reset() { *h = UpdateUserRequest{} }
 
-// IndexOf implements Indexed.
-func (h *DeleteUserRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *DeleteUserRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "username":
-		return 0
+		h.Username = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *DeleteUserRequest) SetAt(i int, val []byte) bool {
+func (h *DeleteUserRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Username = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *DeleteUserRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *DeleteUserRequest) IndexOf(key []byte) int { return indexOf(key, "username") }
 
 // AppendFields implements Appender.
 func (h *DeleteUserRequest) AppendFields(w *Writer) {
@@ -106,31 +91,26 @@ func (h *DeleteUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteUserRequest) Reset() { *h = DeleteUserRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetUserRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetUserRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "username":
-		return 0
+		h.Username = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetUserRequest) SetAt(i int, val []byte) bool {
+func (h *GetUserRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Username = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetUserRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *GetUserRequest) IndexOf(key []byte) int { return indexOf(key, "username") }
 
 // AppendFields implements Appender.
 func (h *GetUserRequest) AppendFields(w *Writer) {
@@ -140,31 +120,26 @@ func (h *GetUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetUserRequest) Reset() { *h = GetUserRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ListUsersRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ListUsersRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "filter":
-		return 0
+		h.Filter = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ListUsersRequest) SetAt(i int, val []byte) bool {
+func (h *ListUsersRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Filter = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *ListUsersRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *ListUsersRequest) IndexOf(key []byte) int { return indexOf(key, "filter") }
 
 // AppendFields implements Appender.
 func (h *ListUsersRequest) AppendFields(w *Writer) {
@@ -174,31 +149,26 @@ func (h *ListUsersRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ListUsersRequest) Reset() { *h = ListUsersRequest{} }
 
-// IndexOf implements Indexed.
-func (h *CreateAclRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *CreateAclRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "subject":
-		return 0
+		h.Subject = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *CreateAclRequest) SetAt(i int, val []byte) bool {
+func (h *CreateAclRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Subject = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *CreateAclRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *CreateAclRequest) IndexOf(key []byte) int { return indexOf(key, "subject") }
 
 // AppendFields implements Appender.
 func (h *CreateAclRequest) AppendFields(w *Writer) {
@@ -208,31 +178,26 @@ func (h *CreateAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateAclRequest) Reset() { *h = CreateAclRequest{} }
 
-// IndexOf implements Indexed.
-func (h *UpdateAclRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *UpdateAclRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "subject":
-		return 0
+		h.Subject = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *UpdateAclRequest) SetAt(i int, val []byte) bool {
+func (h *UpdateAclRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Subject = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *UpdateAclRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *UpdateAclRequest) IndexOf(key []byte) int { return indexOf(key, "subject") }
 
 // AppendFields implements Appender.
 func (h *UpdateAclRequest) AppendFields(w *Writer) {
@@ -242,21 +207,21 @@ func (h *UpdateAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UpdateAclRequest) Reset() { *h = UpdateAclRequest{} }
 
-// IndexOf implements Indexed.
-func (h *DeleteAclRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *DeleteAclRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "subject":
-		return 0
+		h.Subject = string(val)
 	case "policyType":
-		return 1
+		h.PolicyType = string(val)
 	case "resource":
-		return 2
+		h.Resource = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *DeleteAclRequest) SetAt(i int, val []byte) bool {
+func (h *DeleteAclRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Subject = string(val)
@@ -265,15 +230,12 @@ func (h *DeleteAclRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.Resource = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *DeleteAclRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *DeleteAclRequest) IndexOf(key []byte) int {
+	return indexOf(key, "subject", "policyType", "resource")
 }
 
 // AppendFields implements Appender.
@@ -286,31 +248,26 @@ func (h *DeleteAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteAclRequest) Reset() { *h = DeleteAclRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetAclRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetAclRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "subject":
-		return 0
+		h.Subject = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetAclRequest) SetAt(i int, val []byte) bool {
+func (h *GetAclRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Subject = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetAclRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *GetAclRequest) IndexOf(key []byte) int { return indexOf(key, "subject") }
 
 // AppendFields implements Appender.
 func (h *GetAclRequest) AppendFields(w *Writer) {
@@ -320,34 +277,31 @@ func (h *GetAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAclRequest) Reset() { *h = GetAclRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ListAclsRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ListAclsRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "subjectFilter":
-		return 0
+		h.SubjectFilter = string(val)
 	case "resourceFilter":
-		return 1
+		h.ResourceFilter = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ListAclsRequest) SetAt(i int, val []byte) bool {
+func (h *ListAclsRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.SubjectFilter = string(val)
 	case 1:
 		h.ResourceFilter = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ListAclsRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ListAclsRequest) IndexOf(key []byte) int {
+	return indexOf(key, "subjectFilter", "resourceFilter")
 }
 
 // AppendFields implements Appender.
@@ -359,31 +313,26 @@ func (h *ListAclsRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ListAclsRequest) Reset() { *h = ListAclsRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetBrokerConfigResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetBrokerConfigResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "version":
-		return 0
+		h.Version = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetBrokerConfigResponse) SetAt(i int, val []byte) bool {
+func (h *GetBrokerConfigResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Version = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetBrokerConfigResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *GetBrokerConfigResponse) IndexOf(key []byte) int { return indexOf(key, "version") }
 
 // AppendFields implements Appender.
 func (h *GetBrokerConfigResponse) AppendFields(w *Writer) {
@@ -393,31 +342,26 @@ func (h *GetBrokerConfigResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetBrokerConfigResponse) Reset() { *h = GetBrokerConfigResponse{} }
 
-// IndexOf implements Indexed.
-func (h *SetCommitLogReadModeRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *SetCommitLogReadModeRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "READ_AHEAD_MODE":
-		return 0
+		h.ReadAheadMode = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *SetCommitLogReadModeRequest) SetAt(i int, val []byte) bool {
+func (h *SetCommitLogReadModeRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ReadAheadMode = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *SetCommitLogReadModeRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *SetCommitLogReadModeRequest) IndexOf(key []byte) int { return indexOf(key, "READ_AHEAD_MODE") }
 
 // AppendFields implements Appender.
 func (h *SetCommitLogReadModeRequest) AppendFields(w *Writer) {
@@ -427,31 +371,26 @@ func (h *SetCommitLogReadModeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SetCommitLogReadModeRequest) Reset() { *h = SetCommitLogReadModeRequest{} }
 
-// IndexOf implements Indexed.
-func (h *SwitchTimerEngineRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *SwitchTimerEngineRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "E_T":
-		return 0
+		h.EngineType = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *SwitchTimerEngineRequest) SetAt(i int, val []byte) bool {
+func (h *SwitchTimerEngineRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.EngineType = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *SwitchTimerEngineRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *SwitchTimerEngineRequest) IndexOf(key []byte) int { return indexOf(key, "E_T") }
 
 // AppendFields implements Appender.
 func (h *SwitchTimerEngineRequest) AppendFields(w *Writer) {
@@ -461,34 +400,31 @@ func (h *SwitchTimerEngineRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SwitchTimerEngineRequest) Reset() { *h = SwitchTimerEngineRequest{} }
 
-// IndexOf implements Indexed.
-func (h *CheckRocksdbCqWriteProgressRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *CheckRocksdbCqWriteProgressRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "checkStoreTime":
-		return 1
+		return setInt(&h.CheckStoreTime, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *CheckRocksdbCqWriteProgressRequest) SetAt(i int, val []byte) bool {
+func (h *CheckRocksdbCqWriteProgressRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
-		return setInt(&h.CheckStoreTime, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *CheckRocksdbCqWriteProgressRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.CheckStoreTime, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *CheckRocksdbCqWriteProgressRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "checkStoreTime")
 }
 
 // AppendFields implements Appender.
@@ -500,31 +436,26 @@ func (h *CheckRocksdbCqWriteProgressRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CheckRocksdbCqWriteProgressRequest) Reset() { *h = CheckRocksdbCqWriteProgressRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ExportRocksDBConfigToJsonRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ExportRocksDBConfigToJsonRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "configType":
-		return 0
+		h.ConfigType = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ExportRocksDBConfigToJsonRequest) SetAt(i int, val []byte) bool {
+func (h *ExportRocksDBConfigToJsonRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConfigType = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *ExportRocksDBConfigToJsonRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *ExportRocksDBConfigToJsonRequest) IndexOf(key []byte) int { return indexOf(key, "configType") }
 
 // AppendFields implements Appender.
 func (h *ExportRocksDBConfigToJsonRequest) AppendFields(w *Writer) {
@@ -534,31 +465,26 @@ func (h *ExportRocksDBConfigToJsonRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ExportRocksDBConfigToJsonRequest) Reset() { *h = ExportRocksDBConfigToJsonRequest{} }
 
-// IndexOf implements Indexed.
-func (h *AddBrokerRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *AddBrokerRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "configPath":
-		return 0
+		h.ConfigPath = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *AddBrokerRequest) SetAt(i int, val []byte) bool {
+func (h *AddBrokerRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConfigPath = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *AddBrokerRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *AddBrokerRequest) IndexOf(key []byte) int { return indexOf(key, "configPath") }
 
 // AppendFields implements Appender.
 func (h *AddBrokerRequest) AppendFields(w *Writer) {
@@ -568,38 +494,35 @@ func (h *AddBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AddBrokerRequest) Reset() { *h = AddBrokerRequest{} }
 
-// IndexOf implements Indexed.
-func (h *RemoveBrokerRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *RemoveBrokerRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "brokerName":
-		return 0
+		h.BrokerName = string(val)
 	case "brokerClusterName":
-		return 1
+		h.BrokerClusterName = string(val)
 	case "brokerId":
-		return 2
+		return setInt(&h.BrokerID, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *RemoveBrokerRequest) SetAt(i int, val []byte) bool {
+func (h *RemoveBrokerRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
 	case 1:
 		h.BrokerClusterName = string(val)
 	case 2:
-		return setInt(&h.BrokerID, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *RemoveBrokerRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.BrokerID, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *RemoveBrokerRequest) IndexOf(key []byte) int {
+	return indexOf(key, "brokerName", "brokerClusterName", "brokerId")
 }
 
 // AppendFields implements Appender.
@@ -612,38 +535,35 @@ func (h *RemoveBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RemoveBrokerRequest) Reset() { *h = RemoveBrokerRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ExchangeHAInfoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ExchangeHAInfoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "masterHaAddress":
-		return 0
+		h.MasterHAAddress = string(val)
 	case "masterFlushOffset":
-		return 1
+		return setOptInt(&h.MasterFlushOffset, key, val)
 	case "masterAddress":
-		return 2
+		h.MasterAddress = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ExchangeHAInfoRequest) SetAt(i int, val []byte) bool {
+func (h *ExchangeHAInfoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.MasterHAAddress = string(val)
 	case 1:
-		return setOptInt(&h.MasterFlushOffset, val)
+		return setOptInt(&h.MasterFlushOffset, nil, val)
 	case 2:
 		h.MasterAddress = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ExchangeHAInfoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ExchangeHAInfoRequest) IndexOf(key []byte) int {
+	return indexOf(key, "masterHaAddress", "masterFlushOffset", "masterAddress")
 }
 
 // AppendFields implements Appender.
@@ -656,38 +576,35 @@ func (h *ExchangeHAInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ExchangeHAInfoRequest) Reset() { *h = ExchangeHAInfoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ExchangeHAInfoResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ExchangeHAInfoResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "masterHaAddress":
-		return 0
+		h.MasterHAAddress = string(val)
 	case "masterFlushOffset":
-		return 1
+		return setOptInt(&h.MasterFlushOffset, key, val)
 	case "masterAddress":
-		return 2
+		h.MasterAddress = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ExchangeHAInfoResponse) SetAt(i int, val []byte) bool {
+func (h *ExchangeHAInfoResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.MasterHAAddress = string(val)
 	case 1:
-		return setOptInt(&h.MasterFlushOffset, val)
+		return setOptInt(&h.MasterFlushOffset, nil, val)
 	case 2:
 		h.MasterAddress = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ExchangeHAInfoResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ExchangeHAInfoResponse) IndexOf(key []byte) int {
+	return indexOf(key, "masterHaAddress", "masterFlushOffset", "masterAddress")
 }
 
 // AppendFields implements Appender.
@@ -700,31 +617,26 @@ func (h *ExchangeHAInfoResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ExchangeHAInfoResponse) Reset() { *h = ExchangeHAInfoResponse{} }
 
-// IndexOf implements Indexed.
-func (h *ResetMasterFlushOffset) IndexOf(key []byte) int {
-	switch string(key) {
-	case "masterFlushOffset":
-		return 0
-	}
-	return -1
-}
-
-// SetAt implements Indexed.
-func (h *ResetMasterFlushOffset) SetAt(i int, val []byte) bool {
-	switch i {
-	case 0:
-		return setOptInt(&h.MasterFlushOffset, val)
-	}
-	return true
-}
-
 // SetField implements Setter.
 func (h *ResetMasterFlushOffset) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+	switch string(key) {
+	case "masterFlushOffset":
+		return setOptInt(&h.MasterFlushOffset, key, val)
 	}
 	return nil
 }
+
+// SetAt implements Indexed.
+func (h *ResetMasterFlushOffset) SetAt(i int, val []byte) error {
+	switch i {
+	case 0:
+		return setOptInt(&h.MasterFlushOffset, nil, val)
+	}
+	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *ResetMasterFlushOffset) IndexOf(key []byte) int { return indexOf(key, "masterFlushOffset") }
 
 // AppendFields implements Appender.
 func (h *ResetMasterFlushOffset) AppendFields(w *Writer) {
@@ -734,23 +646,23 @@ func (h *ResetMasterFlushOffset) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ResetMasterFlushOffset) Reset() { *h = ResetMasterFlushOffset{} }
 
-// IndexOf implements Indexed.
-func (h *HeartbeatRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *HeartbeatRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "ns":
-		return 0
+		h.NS = string(val)
 	case "nsd":
-		return 1
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 2
+		h.BName = string(val)
 	case "oway":
-		return 3
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *HeartbeatRequest) SetAt(i int, val []byte) bool {
+func (h *HeartbeatRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -761,16 +673,11 @@ func (h *HeartbeatRequest) SetAt(i int, val []byte) bool {
 	case 3:
 		h.Oway = parseOptBool(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *HeartbeatRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *HeartbeatRequest) IndexOf(key []byte) int { return indexOf(key, "ns", "nsd", "bname", "oway") }
 
 // AppendFields implements Appender.
 func (h *HeartbeatRequest) AppendFields(w *Writer) {
@@ -783,34 +690,31 @@ func (h *HeartbeatRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *HeartbeatRequest) Reset() { *h = HeartbeatRequest{} }
 
-// IndexOf implements Indexed.
-func (h *HeartbeatResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *HeartbeatResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "IS_SUPPORT_HEART_BEAT_V2":
-		return 0
+		h.SupportV2 = parseOptBool(val)
 	case "IS_SUB_CHANGE":
-		return 1
+		h.SubChange = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *HeartbeatResponse) SetAt(i int, val []byte) bool {
+func (h *HeartbeatResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.SupportV2 = parseOptBool(val)
 	case 1:
 		h.SubChange = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *HeartbeatResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *HeartbeatResponse) IndexOf(key []byte) int {
+	return indexOf(key, "IS_SUPPORT_HEART_BEAT_V2", "IS_SUB_CHANGE")
 }
 
 // AppendFields implements Appender.
@@ -822,29 +726,29 @@ func (h *HeartbeatResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *HeartbeatResponse) Reset() { *h = HeartbeatResponse{} }
 
-// IndexOf implements Indexed.
-func (h *UnregisterClientRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *UnregisterClientRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clientID":
-		return 0
+		h.ClientID = string(val)
 	case "producerGroup":
-		return 1
+		h.ProducerGroup = string(val)
 	case "consumerGroup":
-		return 2
+		h.ConsumerGroup = string(val)
 	case "ns":
-		return 3
+		h.NS = string(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = string(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *UnregisterClientRequest) SetAt(i int, val []byte) bool {
+func (h *UnregisterClientRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClientID = string(val)
@@ -861,15 +765,12 @@ func (h *UnregisterClientRequest) SetAt(i int, val []byte) bool {
 	case 6:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *UnregisterClientRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *UnregisterClientRequest) IndexOf(key []byte) int {
+	return indexOf(key, "clientID", "producerGroup", "consumerGroup", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -886,25 +787,25 @@ func (h *UnregisterClientRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UnregisterClientRequest) Reset() { *h = UnregisterClientRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetConsumerListByGroupRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetConsumerListByGroupRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetConsumerListByGroupRequest) SetAt(i int, val []byte) bool {
+func (h *GetConsumerListByGroupRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -917,15 +818,12 @@ func (h *GetConsumerListByGroupRequest) SetAt(i int, val []byte) bool {
 	case 4:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetConsumerListByGroupRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetConsumerListByGroupRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -940,23 +838,23 @@ func (h *GetConsumerListByGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerListByGroupRequest) Reset() { *h = GetConsumerListByGroupRequest{} }
 
-// IndexOf implements Indexed.
-func (h *LockBatchMqRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *LockBatchMqRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "ns":
-		return 0
+		h.NS = string(val)
 	case "nsd":
-		return 1
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 2
+		h.BName = string(val)
 	case "oway":
-		return 3
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *LockBatchMqRequest) SetAt(i int, val []byte) bool {
+func (h *LockBatchMqRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -967,15 +865,12 @@ func (h *LockBatchMqRequest) SetAt(i int, val []byte) bool {
 	case 3:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *LockBatchMqRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *LockBatchMqRequest) IndexOf(key []byte) int {
+	return indexOf(key, "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -989,23 +884,23 @@ func (h *LockBatchMqRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *LockBatchMqRequest) Reset() { *h = LockBatchMqRequest{} }
 
-// IndexOf implements Indexed.
-func (h *UnlockBatchMqRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *UnlockBatchMqRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "ns":
-		return 0
+		h.NS = string(val)
 	case "nsd":
-		return 1
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 2
+		h.BName = string(val)
 	case "oway":
-		return 3
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *UnlockBatchMqRequest) SetAt(i int, val []byte) bool {
+func (h *UnlockBatchMqRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -1016,15 +911,12 @@ func (h *UnlockBatchMqRequest) SetAt(i int, val []byte) bool {
 	case 3:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *UnlockBatchMqRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *UnlockBatchMqRequest) IndexOf(key []byte) int {
+	return indexOf(key, "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -1038,25 +930,25 @@ func (h *UnlockBatchMqRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UnlockBatchMqRequest) Reset() { *h = UnlockBatchMqRequest{} }
 
-// IndexOf implements Indexed.
-func (h *NotifyConsumerIdsChangedRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *NotifyConsumerIdsChangedRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *NotifyConsumerIdsChangedRequest) SetAt(i int, val []byte) bool {
+func (h *NotifyConsumerIdsChangedRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -1069,15 +961,12 @@ func (h *NotifyConsumerIdsChangedRequest) SetAt(i int, val []byte) bool {
 	case 4:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *NotifyConsumerIdsChangedRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *NotifyConsumerIdsChangedRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -1092,48 +981,48 @@ func (h *NotifyConsumerIdsChangedRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyConsumerIdsChangedRequest) Reset() { *h = NotifyConsumerIdsChangedRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ResetOffsetRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ResetOffsetRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "group":
-		return 0
+		h.Group = string(val)
 	case "topic":
-		return 1
+		h.Topic = string(val)
 	case "queueId":
-		return 2
+		return setOptInt(&h.QueueID, key, val)
 	case "offset":
-		return 3
+		return setOptInt(&h.Offset, key, val)
 	case "timestamp":
-		return 4
+		return setInt(&h.Timestamp, key, val)
 	case "isForce":
-		return 5
+		h.IsForce = parseBool(val)
 	case "ns":
-		return 6
+		h.NS = string(val)
 	case "nsd":
-		return 7
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 8
+		h.BName = string(val)
 	case "oway":
-		return 9
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 10
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ResetOffsetRequest) SetAt(i int, val []byte) bool {
+func (h *ResetOffsetRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
 	case 1:
 		h.Topic = string(val)
 	case 2:
-		return setOptInt(&h.QueueID, val)
+		return setOptInt(&h.QueueID, nil, val)
 	case 3:
-		return setOptInt(&h.Offset, val)
+		return setOptInt(&h.Offset, nil, val)
 	case 4:
-		return setInt(&h.Timestamp, val)
+		return setInt(&h.Timestamp, nil, val)
 	case 5:
 		h.IsForce = parseBool(val)
 	case 6:
@@ -1147,15 +1036,12 @@ func (h *ResetOffsetRequest) SetAt(i int, val []byte) bool {
 	case 10:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ResetOffsetRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ResetOffsetRequest) IndexOf(key []byte) int {
+	return indexOf(key, "group", "topic", "queueId", "offset", "timestamp", "isForce", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -1176,31 +1062,31 @@ func (h *ResetOffsetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ResetOffsetRequest) Reset() { *h = ResetOffsetRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetConsumerStatusRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetConsumerStatusRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "group":
-		return 1
+		h.Group = string(val)
 	case "clientAddr":
-		return 2
+		h.ClientAddr = string(val)
 	case "ns":
-		return 3
+		h.NS = string(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = string(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 7
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetConsumerStatusRequest) SetAt(i int, val []byte) bool {
+func (h *GetConsumerStatusRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -1219,15 +1105,12 @@ func (h *GetConsumerStatusRequest) SetAt(i int, val []byte) bool {
 	case 7:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetConsumerStatusRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetConsumerStatusRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "group", "clientAddr", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -1245,29 +1128,29 @@ func (h *GetConsumerStatusRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerStatusRequest) Reset() { *h = GetConsumerStatusRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetConsumerRunningInfoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetConsumerRunningInfoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = string(val)
 	case "clientId":
-		return 1
+		h.ClientID = string(val)
 	case "jstackEnable":
-		return 2
+		h.JstackEnable = parseBool(val)
 	case "ns":
-		return 3
+		h.NS = string(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = string(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetConsumerRunningInfoRequest) SetAt(i int, val []byte) bool {
+func (h *GetConsumerRunningInfoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -1284,15 +1167,12 @@ func (h *GetConsumerRunningInfoRequest) SetAt(i int, val []byte) bool {
 	case 6:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetConsumerRunningInfoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetConsumerRunningInfoRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "clientId", "jstackEnable", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -1309,39 +1189,39 @@ func (h *GetConsumerRunningInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerRunningInfoRequest) Reset() { *h = GetConsumerRunningInfoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ConsumeMessageDirectlyResultRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ConsumeMessageDirectlyResultRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = string(val)
 	case "clientId":
-		return 1
+		h.ClientID = string(val)
 	case "msgId":
-		return 2
+		h.MsgID = string(val)
 	case "brokerName":
-		return 3
+		h.BrokerName = string(val)
 	case "topic":
-		return 4
+		h.Topic = string(val)
 	case "topicSysFlag":
-		return 5
+		return setOptInt(&h.TopicSysFlag, key, val)
 	case "groupSysFlag":
-		return 6
+		return setOptInt(&h.GroupSysFlag, key, val)
 	case "ns":
-		return 7
+		h.NS = string(val)
 	case "nsd":
-		return 8
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 9
+		h.BName = string(val)
 	case "oway":
-		return 10
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 11
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ConsumeMessageDirectlyResultRequest) SetAt(i int, val []byte) bool {
+func (h *ConsumeMessageDirectlyResultRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -1354,9 +1234,9 @@ func (h *ConsumeMessageDirectlyResultRequest) SetAt(i int, val []byte) bool {
 	case 4:
 		h.Topic = string(val)
 	case 5:
-		return setOptInt(&h.TopicSysFlag, val)
+		return setOptInt(&h.TopicSysFlag, nil, val)
 	case 6:
-		return setOptInt(&h.GroupSysFlag, val)
+		return setOptInt(&h.GroupSysFlag, nil, val)
 	case 7:
 		h.NS = string(val)
 	case 8:
@@ -1368,15 +1248,12 @@ func (h *ConsumeMessageDirectlyResultRequest) SetAt(i int, val []byte) bool {
 	case 11:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ConsumeMessageDirectlyResultRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ConsumeMessageDirectlyResultRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "clientId", "msgId", "brokerName", "topic", "topicSysFlag", "groupSysFlag", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -1398,25 +1275,25 @@ func (h *ConsumeMessageDirectlyResultRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ConsumeMessageDirectlyResultRequest) Reset() { *h = ConsumeMessageDirectlyResultRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetConsumerConnectionListRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetConsumerConnectionListRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetConsumerConnectionListRequest) SetAt(i int, val []byte) bool {
+func (h *GetConsumerConnectionListRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -1429,15 +1306,12 @@ func (h *GetConsumerConnectionListRequest) SetAt(i int, val []byte) bool {
 	case 4:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetConsumerConnectionListRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetConsumerConnectionListRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -1452,25 +1326,25 @@ func (h *GetConsumerConnectionListRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerConnectionListRequest) Reset() { *h = GetConsumerConnectionListRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetProducerConnectionListRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetProducerConnectionListRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "producerGroup":
-		return 0
+		h.ProducerGroup = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetProducerConnectionListRequest) SetAt(i int, val []byte) bool {
+func (h *GetProducerConnectionListRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ProducerGroup = string(val)
@@ -1483,15 +1357,12 @@ func (h *GetProducerConnectionListRequest) SetAt(i int, val []byte) bool {
 	case 4:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetProducerConnectionListRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetProducerConnectionListRequest) IndexOf(key []byte) int {
+	return indexOf(key, "producerGroup", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -1506,42 +1377,39 @@ func (h *GetProducerConnectionListRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetProducerConnectionListRequest) Reset() { *h = GetProducerConnectionListRequest{} }
 
-// IndexOf implements Indexed.
-func (h *AlterSyncStateSetRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *AlterSyncStateSetRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "brokerName":
-		return 0
+		h.BrokerName = string(val)
 	case "masterBrokerId":
-		return 1
+		return setInt(&h.MasterBrokerID, key, val)
 	case "masterEpoch":
-		return 2
+		return setInt(&h.MasterEpoch, key, val)
 	case "invokeTime":
-		return 3
+		return setInt(&h.InvokeTime, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *AlterSyncStateSetRequest) SetAt(i int, val []byte) bool {
+func (h *AlterSyncStateSetRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
 	case 1:
-		return setInt(&h.MasterBrokerID, val)
+		return setInt(&h.MasterBrokerID, nil, val)
 	case 2:
-		return setInt(&h.MasterEpoch, val)
+		return setInt(&h.MasterEpoch, nil, val)
 	case 3:
-		return setInt(&h.InvokeTime, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *AlterSyncStateSetRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.InvokeTime, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *AlterSyncStateSetRequest) IndexOf(key []byte) int {
+	return indexOf(key, "brokerName", "masterBrokerId", "masterEpoch", "invokeTime")
 }
 
 // AppendFields implements Appender.
@@ -1555,30 +1423,27 @@ func (h *AlterSyncStateSetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AlterSyncStateSetRequest) Reset() { *h = AlterSyncStateSetRequest{} }
 
-// IndexOf implements Indexed.
-func (h *AlterSyncStateSetResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *AlterSyncStateSetResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "newSyncStateSetEpoch":
-		return 0
+		return setInt(&h.NewSyncStateSetEpoch, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *AlterSyncStateSetResponse) SetAt(i int, val []byte) bool {
+func (h *AlterSyncStateSetResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.NewSyncStateSetEpoch, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *AlterSyncStateSetResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.NewSyncStateSetEpoch, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *AlterSyncStateSetResponse) IndexOf(key []byte) int {
+	return indexOf(key, "newSyncStateSetEpoch")
 }
 
 // AppendFields implements Appender.
@@ -1589,46 +1454,43 @@ func (h *AlterSyncStateSetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AlterSyncStateSetResponse) Reset() { *h = AlterSyncStateSetResponse{} }
 
-// IndexOf implements Indexed.
-func (h *ElectMasterRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ElectMasterRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clusterName":
-		return 0
+		h.ClusterName = string(val)
 	case "brokerName":
-		return 1
+		h.BrokerName = string(val)
 	case "brokerId":
-		return 2
+		return setInt(&h.BrokerID, key, val)
 	case "designateElect":
-		return 3
+		h.DesignateElect = parseBool(val)
 	case "invokeTime":
-		return 4
+		return setInt(&h.InvokeTime, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ElectMasterRequest) SetAt(i int, val []byte) bool {
+func (h *ElectMasterRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
-		return setInt(&h.BrokerID, val)
+		return setInt(&h.BrokerID, nil, val)
 	case 3:
 		h.DesignateElect = parseBool(val)
 	case 4:
-		return setInt(&h.InvokeTime, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *ElectMasterRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.InvokeTime, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *ElectMasterRequest) IndexOf(key []byte) int {
+	return indexOf(key, "clusterName", "brokerName", "brokerId", "designateElect", "invokeTime")
 }
 
 // AppendFields implements Appender.
@@ -1643,42 +1505,39 @@ func (h *ElectMasterRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ElectMasterRequest) Reset() { *h = ElectMasterRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ElectMasterResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ElectMasterResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "masterBrokerId":
-		return 0
+		return setOptInt(&h.MasterBrokerID, key, val)
 	case "masterAddress":
-		return 1
+		h.MasterAddress = string(val)
 	case "masterEpoch":
-		return 2
+		return setOptInt(&h.MasterEpoch, key, val)
 	case "syncStateSetEpoch":
-		return 3
+		return setOptInt(&h.SyncStateSetEpoch, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ElectMasterResponse) SetAt(i int, val []byte) bool {
+func (h *ElectMasterResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setOptInt(&h.MasterBrokerID, val)
+		return setOptInt(&h.MasterBrokerID, nil, val)
 	case 1:
 		h.MasterAddress = string(val)
 	case 2:
-		return setOptInt(&h.MasterEpoch, val)
+		return setOptInt(&h.MasterEpoch, nil, val)
 	case 3:
-		return setOptInt(&h.SyncStateSetEpoch, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *ElectMasterResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setOptInt(&h.SyncStateSetEpoch, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *ElectMasterResponse) IndexOf(key []byte) int {
+	return indexOf(key, "masterBrokerId", "masterAddress", "masterEpoch", "syncStateSetEpoch")
 }
 
 // AppendFields implements Appender.
@@ -1692,46 +1551,43 @@ func (h *ElectMasterResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ElectMasterResponse) Reset() { *h = ElectMasterResponse{} }
 
-// IndexOf implements Indexed.
-func (h *RegisterBrokerToControllerRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *RegisterBrokerToControllerRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clusterName":
-		return 0
+		h.ClusterName = string(val)
 	case "brokerName":
-		return 1
+		h.BrokerName = string(val)
 	case "brokerId":
-		return 2
+		return setInt(&h.BrokerID, key, val)
 	case "brokerAddress":
-		return 3
+		h.BrokerAddress = string(val)
 	case "invokeTime":
-		return 4
+		return setInt(&h.InvokeTime, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *RegisterBrokerToControllerRequest) SetAt(i int, val []byte) bool {
+func (h *RegisterBrokerToControllerRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
-		return setInt(&h.BrokerID, val)
+		return setInt(&h.BrokerID, nil, val)
 	case 3:
 		h.BrokerAddress = string(val)
 	case 4:
-		return setInt(&h.InvokeTime, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *RegisterBrokerToControllerRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.InvokeTime, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *RegisterBrokerToControllerRequest) IndexOf(key []byte) int {
+	return indexOf(key, "clusterName", "brokerName", "brokerId", "brokerAddress", "invokeTime")
 }
 
 // AppendFields implements Appender.
@@ -1746,50 +1602,47 @@ func (h *RegisterBrokerToControllerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerToControllerRequest) Reset() { *h = RegisterBrokerToControllerRequest{} }
 
-// IndexOf implements Indexed.
-func (h *RegisterBrokerToControllerResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *RegisterBrokerToControllerResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clusterName":
-		return 0
+		h.ClusterName = string(val)
 	case "brokerName":
-		return 1
+		h.BrokerName = string(val)
 	case "masterBrokerId":
-		return 2
+		return setOptInt(&h.MasterBrokerID, key, val)
 	case "masterAddress":
-		return 3
+		h.MasterAddress = string(val)
 	case "masterEpoch":
-		return 4
+		return setOptInt(&h.MasterEpoch, key, val)
 	case "syncStateSetEpoch":
-		return 5
+		return setOptInt(&h.SyncStateSetEpoch, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *RegisterBrokerToControllerResponse) SetAt(i int, val []byte) bool {
+func (h *RegisterBrokerToControllerResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
-		return setOptInt(&h.MasterBrokerID, val)
+		return setOptInt(&h.MasterBrokerID, nil, val)
 	case 3:
 		h.MasterAddress = string(val)
 	case 4:
-		return setOptInt(&h.MasterEpoch, val)
+		return setOptInt(&h.MasterEpoch, nil, val)
 	case 5:
-		return setOptInt(&h.SyncStateSetEpoch, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *RegisterBrokerToControllerResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setOptInt(&h.SyncStateSetEpoch, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *RegisterBrokerToControllerResponse) IndexOf(key []byte) int {
+	return indexOf(key, "clusterName", "brokerName", "masterBrokerId", "masterAddress", "masterEpoch", "syncStateSetEpoch")
 }
 
 // AppendFields implements Appender.
@@ -1805,31 +1658,26 @@ func (h *RegisterBrokerToControllerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerToControllerResponse) Reset() { *h = RegisterBrokerToControllerResponse{} }
 
-// IndexOf implements Indexed.
-func (h *GetReplicaInfoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetReplicaInfoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "brokerName":
-		return 0
+		h.BrokerName = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetReplicaInfoRequest) SetAt(i int, val []byte) bool {
+func (h *GetReplicaInfoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetReplicaInfoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *GetReplicaInfoRequest) IndexOf(key []byte) int { return indexOf(key, "brokerName") }
 
 // AppendFields implements Appender.
 func (h *GetReplicaInfoRequest) AppendFields(w *Writer) {
@@ -1839,38 +1687,35 @@ func (h *GetReplicaInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetReplicaInfoRequest) Reset() { *h = GetReplicaInfoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetReplicaInfoResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetReplicaInfoResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "masterBrokerId":
-		return 0
+		return setOptInt(&h.MasterBrokerID, key, val)
 	case "masterAddress":
-		return 1
+		h.MasterAddress = string(val)
 	case "masterEpoch":
-		return 2
+		return setOptInt(&h.MasterEpoch, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetReplicaInfoResponse) SetAt(i int, val []byte) bool {
+func (h *GetReplicaInfoResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setOptInt(&h.MasterBrokerID, val)
+		return setOptInt(&h.MasterBrokerID, nil, val)
 	case 1:
 		h.MasterAddress = string(val)
 	case 2:
-		return setOptInt(&h.MasterEpoch, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetReplicaInfoResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setOptInt(&h.MasterEpoch, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *GetReplicaInfoResponse) IndexOf(key []byte) int {
+	return indexOf(key, "masterBrokerId", "masterAddress", "masterEpoch")
 }
 
 // AppendFields implements Appender.
@@ -1883,25 +1728,25 @@ func (h *GetReplicaInfoResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetReplicaInfoResponse) Reset() { *h = GetReplicaInfoResponse{} }
 
-// IndexOf implements Indexed.
-func (h *GetMetaDataResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetMetaDataResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "group":
-		return 0
+		h.Group = string(val)
 	case "controllerLeaderId":
-		return 1
+		h.ControllerLeaderID = string(val)
 	case "controllerLeaderAddress":
-		return 2
+		h.ControllerLeaderAddress = string(val)
 	case "isLeader":
-		return 3
+		h.IsLeader = parseBool(val)
 	case "peers":
-		return 4
+		h.Peers = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetMetaDataResponse) SetAt(i int, val []byte) bool {
+func (h *GetMetaDataResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -1914,15 +1759,12 @@ func (h *GetMetaDataResponse) SetAt(i int, val []byte) bool {
 	case 4:
 		h.Peers = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetMetaDataResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetMetaDataResponse) IndexOf(key []byte) int {
+	return indexOf(key, "group", "controllerLeaderId", "controllerLeaderAddress", "isLeader", "peers")
 }
 
 // AppendFields implements Appender.
@@ -1937,34 +1779,31 @@ func (h *GetMetaDataResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetMetaDataResponse) Reset() { *h = GetMetaDataResponse{} }
 
-// IndexOf implements Indexed.
-func (h *GetNextBrokerIdRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetNextBrokerIdRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clusterName":
-		return 0
+		h.ClusterName = string(val)
 	case "brokerName":
-		return 1
+		h.BrokerName = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetNextBrokerIdRequest) SetAt(i int, val []byte) bool {
+func (h *GetNextBrokerIdRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetNextBrokerIdRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetNextBrokerIdRequest) IndexOf(key []byte) int {
+	return indexOf(key, "clusterName", "brokerName")
 }
 
 // AppendFields implements Appender.
@@ -1976,38 +1815,35 @@ func (h *GetNextBrokerIdRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetNextBrokerIdRequest) Reset() { *h = GetNextBrokerIdRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetNextBrokerIdResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetNextBrokerIdResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clusterName":
-		return 0
+		h.ClusterName = string(val)
 	case "brokerName":
-		return 1
+		h.BrokerName = string(val)
 	case "nextBrokerId":
-		return 2
+		return setInt(&h.NextBrokerID, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetNextBrokerIdResponse) SetAt(i int, val []byte) bool {
+func (h *GetNextBrokerIdResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
-		return setInt(&h.NextBrokerID, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetNextBrokerIdResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.NextBrokerID, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *GetNextBrokerIdResponse) IndexOf(key []byte) int {
+	return indexOf(key, "clusterName", "brokerName", "nextBrokerId")
 }
 
 // AppendFields implements Appender.
@@ -2020,42 +1856,39 @@ func (h *GetNextBrokerIdResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetNextBrokerIdResponse) Reset() { *h = GetNextBrokerIdResponse{} }
 
-// IndexOf implements Indexed.
-func (h *ApplyBrokerIdRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ApplyBrokerIdRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clusterName":
-		return 0
+		h.ClusterName = string(val)
 	case "brokerName":
-		return 1
+		h.BrokerName = string(val)
 	case "appliedBrokerId":
-		return 2
+		return setInt(&h.AppliedBrokerID, key, val)
 	case "registerCheckCode":
-		return 3
+		h.RegisterCheckCode = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ApplyBrokerIdRequest) SetAt(i int, val []byte) bool {
+func (h *ApplyBrokerIdRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
-		return setInt(&h.AppliedBrokerID, val)
+		return setInt(&h.AppliedBrokerID, nil, val)
 	case 3:
 		h.RegisterCheckCode = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ApplyBrokerIdRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ApplyBrokerIdRequest) IndexOf(key []byte) int {
+	return indexOf(key, "clusterName", "brokerName", "appliedBrokerId", "registerCheckCode")
 }
 
 // AppendFields implements Appender.
@@ -2069,34 +1902,31 @@ func (h *ApplyBrokerIdRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ApplyBrokerIdRequest) Reset() { *h = ApplyBrokerIdRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ApplyBrokerIdResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ApplyBrokerIdResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clusterName":
-		return 0
+		h.ClusterName = string(val)
 	case "brokerName":
-		return 1
+		h.BrokerName = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ApplyBrokerIdResponse) SetAt(i int, val []byte) bool {
+func (h *ApplyBrokerIdResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ApplyBrokerIdResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ApplyBrokerIdResponse) IndexOf(key []byte) int {
+	return indexOf(key, "clusterName", "brokerName")
 }
 
 // AppendFields implements Appender.
@@ -2108,42 +1938,39 @@ func (h *ApplyBrokerIdResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ApplyBrokerIdResponse) Reset() { *h = ApplyBrokerIdResponse{} }
 
-// IndexOf implements Indexed.
-func (h *NotifyBrokerRoleChangedRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *NotifyBrokerRoleChangedRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "masterAddress":
-		return 0
+		h.MasterAddress = string(val)
 	case "masterEpoch":
-		return 1
+		return setOptInt(&h.MasterEpoch, key, val)
 	case "syncStateSetEpoch":
-		return 2
+		return setOptInt(&h.SyncStateSetEpoch, key, val)
 	case "masterBrokerId":
-		return 3
+		return setOptInt(&h.MasterBrokerID, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *NotifyBrokerRoleChangedRequest) SetAt(i int, val []byte) bool {
+func (h *NotifyBrokerRoleChangedRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.MasterAddress = string(val)
 	case 1:
-		return setOptInt(&h.MasterEpoch, val)
+		return setOptInt(&h.MasterEpoch, nil, val)
 	case 2:
-		return setOptInt(&h.SyncStateSetEpoch, val)
+		return setOptInt(&h.SyncStateSetEpoch, nil, val)
 	case 3:
-		return setOptInt(&h.MasterBrokerID, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *NotifyBrokerRoleChangedRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setOptInt(&h.MasterBrokerID, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *NotifyBrokerRoleChangedRequest) IndexOf(key []byte) int {
+	return indexOf(key, "masterAddress", "masterEpoch", "syncStateSetEpoch", "masterBrokerId")
 }
 
 // AppendFields implements Appender.
@@ -2157,25 +1984,25 @@ func (h *NotifyBrokerRoleChangedRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyBrokerRoleChangedRequest) Reset() { *h = NotifyBrokerRoleChangedRequest{} }
 
-// IndexOf implements Indexed.
-func (h *CleanControllerBrokerDataRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *CleanControllerBrokerDataRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clusterName":
-		return 0
+		h.ClusterName = string(val)
 	case "brokerName":
-		return 1
+		h.BrokerName = string(val)
 	case "brokerControllerIdsToClean":
-		return 2
+		h.BrokerControllerIdsToClean = string(val)
 	case "isCleanLivingBroker":
-		return 3
+		h.IsCleanLivingBroker = parseBool(val)
 	case "invokeTime":
-		return 4
+		return setInt(&h.InvokeTime, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *CleanControllerBrokerDataRequest) SetAt(i int, val []byte) bool {
+func (h *CleanControllerBrokerDataRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
@@ -2186,17 +2013,14 @@ func (h *CleanControllerBrokerDataRequest) SetAt(i int, val []byte) bool {
 	case 3:
 		h.IsCleanLivingBroker = parseBool(val)
 	case 4:
-		return setInt(&h.InvokeTime, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *CleanControllerBrokerDataRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.InvokeTime, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *CleanControllerBrokerDataRequest) IndexOf(key []byte) int {
+	return indexOf(key, "clusterName", "brokerName", "brokerControllerIdsToClean", "isCleanLivingBroker", "invokeTime")
 }
 
 // AppendFields implements Appender.
@@ -2211,39 +2035,39 @@ func (h *CleanControllerBrokerDataRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CleanControllerBrokerDataRequest) Reset() { *h = CleanControllerBrokerDataRequest{} }
 
-// IndexOf implements Indexed.
-func (h *PopLiteMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *PopLiteMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clientId":
-		return 0
+		h.ClientID = string(val)
 	case "consumerGroup":
-		return 1
+		h.ConsumerGroup = string(val)
 	case "topic":
-		return 2
+		h.Topic = string(val)
 	case "maxMsgNum":
-		return 3
+		return setInt(&h.MaxMsgNum, key, val)
 	case "invisibleTime":
-		return 4
+		return setInt(&h.InvisibleTime, key, val)
 	case "pollTime":
-		return 5
+		return setInt(&h.PollTime, key, val)
 	case "bornTime":
-		return 6
+		return setInt(&h.BornTime, key, val)
 	case "attemptId":
-		return 7
+		h.AttemptID = string(val)
 	case "ns":
-		return 8
+		h.NS = string(val)
 	case "nsd":
-		return 9
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 10
+		h.BName = string(val)
 	case "oway":
-		return 11
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *PopLiteMessageRequest) SetAt(i int, val []byte) bool {
+func (h *PopLiteMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClientID = string(val)
@@ -2252,13 +2076,13 @@ func (h *PopLiteMessageRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.Topic = string(val)
 	case 3:
-		return setInt(&h.MaxMsgNum, val)
+		return setInt(&h.MaxMsgNum, nil, val)
 	case 4:
-		return setInt(&h.InvisibleTime, val)
+		return setInt(&h.InvisibleTime, nil, val)
 	case 5:
-		return setInt(&h.PollTime, val)
+		return setInt(&h.PollTime, nil, val)
 	case 6:
-		return setInt(&h.BornTime, val)
+		return setInt(&h.BornTime, nil, val)
 	case 7:
 		h.AttemptID = string(val)
 	case 8:
@@ -2270,15 +2094,12 @@ func (h *PopLiteMessageRequest) SetAt(i int, val []byte) bool {
 	case 11:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *PopLiteMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *PopLiteMessageRequest) IndexOf(key []byte) int {
+	return indexOf(key, "clientId", "consumerGroup", "topic", "maxMsgNum", "invisibleTime", "pollTime", "bornTime", "attemptId", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2300,42 +2121,39 @@ func (h *PopLiteMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PopLiteMessageRequest) Reset() { *h = PopLiteMessageRequest{} }
 
-// IndexOf implements Indexed.
-func (h *PopLiteMessageResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *PopLiteMessageResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "popTime":
-		return 0
+		return setInt(&h.PopTime, key, val)
 	case "invisibleTime":
-		return 1
+		return setInt(&h.InvisibleTime, key, val)
 	case "reviveQid":
-		return 2
+		return setInt(&h.ReviveQid, key, val)
 	case "orderCountInfo":
-		return 3
+		h.OrderCountInfo = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *PopLiteMessageResponse) SetAt(i int, val []byte) bool {
+func (h *PopLiteMessageResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.PopTime, val)
+		return setInt(&h.PopTime, nil, val)
 	case 1:
-		return setInt(&h.InvisibleTime, val)
+		return setInt(&h.InvisibleTime, nil, val)
 	case 2:
-		return setInt(&h.ReviveQid, val)
+		return setInt(&h.ReviveQid, nil, val)
 	case 3:
 		h.OrderCountInfo = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *PopLiteMessageResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *PopLiteMessageResponse) IndexOf(key []byte) int {
+	return indexOf(key, "popTime", "invisibleTime", "reviveQid", "orderCountInfo")
 }
 
 // AppendFields implements Appender.
@@ -2349,29 +2167,29 @@ func (h *PopLiteMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PopLiteMessageResponse) Reset() { *h = PopLiteMessageResponse{} }
 
-// IndexOf implements Indexed.
-func (h *NotifyUnsubscribeLiteRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *NotifyUnsubscribeLiteRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "liteTopic":
-		return 0
+		h.LiteTopic = string(val)
 	case "consumerGroup":
-		return 1
+		h.ConsumerGroup = string(val)
 	case "clientId":
-		return 2
+		h.ClientID = string(val)
 	case "ns":
-		return 3
+		h.NS = string(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = string(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *NotifyUnsubscribeLiteRequest) SetAt(i int, val []byte) bool {
+func (h *NotifyUnsubscribeLiteRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.LiteTopic = string(val)
@@ -2388,15 +2206,12 @@ func (h *NotifyUnsubscribeLiteRequest) SetAt(i int, val []byte) bool {
 	case 6:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *NotifyUnsubscribeLiteRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *NotifyUnsubscribeLiteRequest) IndexOf(key []byte) int {
+	return indexOf(key, "liteTopic", "consumerGroup", "clientId", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2413,25 +2228,25 @@ func (h *NotifyUnsubscribeLiteRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyUnsubscribeLiteRequest) Reset() { *h = NotifyUnsubscribeLiteRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetParentTopicInfoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetParentTopicInfoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetParentTopicInfoRequest) SetAt(i int, val []byte) bool {
+func (h *GetParentTopicInfoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -2444,15 +2259,12 @@ func (h *GetParentTopicInfoRequest) SetAt(i int, val []byte) bool {
 	case 4:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetParentTopicInfoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetParentTopicInfoRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2467,27 +2279,27 @@ func (h *GetParentTopicInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetParentTopicInfoRequest) Reset() { *h = GetParentTopicInfoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetLiteTopicInfoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetLiteTopicInfoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "parentTopic":
-		return 0
+		h.ParentTopic = string(val)
 	case "liteTopic":
-		return 1
+		h.LiteTopic = string(val)
 	case "ns":
-		return 2
+		h.NS = string(val)
 	case "nsd":
-		return 3
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 4
+		h.BName = string(val)
 	case "oway":
-		return 5
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetLiteTopicInfoRequest) SetAt(i int, val []byte) bool {
+func (h *GetLiteTopicInfoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ParentTopic = string(val)
@@ -2502,15 +2314,12 @@ func (h *GetLiteTopicInfoRequest) SetAt(i int, val []byte) bool {
 	case 5:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetLiteTopicInfoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetLiteTopicInfoRequest) IndexOf(key []byte) int {
+	return indexOf(key, "parentTopic", "liteTopic", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2526,31 +2335,31 @@ func (h *GetLiteTopicInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetLiteTopicInfoRequest) Reset() { *h = GetLiteTopicInfoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetLiteClientInfoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetLiteClientInfoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "parentTopic":
-		return 0
+		h.ParentTopic = string(val)
 	case "group":
-		return 1
+		h.Group = string(val)
 	case "clientId":
-		return 2
+		h.ClientID = string(val)
 	case "maxCount":
-		return 3
+		return setOptInt(&h.MaxCount, key, val)
 	case "ns":
-		return 4
+		h.NS = string(val)
 	case "nsd":
-		return 5
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 6
+		h.BName = string(val)
 	case "oway":
-		return 7
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetLiteClientInfoRequest) SetAt(i int, val []byte) bool {
+func (h *GetLiteClientInfoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ParentTopic = string(val)
@@ -2559,7 +2368,7 @@ func (h *GetLiteClientInfoRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.ClientID = string(val)
 	case 3:
-		return setOptInt(&h.MaxCount, val)
+		return setOptInt(&h.MaxCount, nil, val)
 	case 4:
 		h.NS = string(val)
 	case 5:
@@ -2569,15 +2378,12 @@ func (h *GetLiteClientInfoRequest) SetAt(i int, val []byte) bool {
 	case 7:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetLiteClientInfoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetLiteClientInfoRequest) IndexOf(key []byte) int {
+	return indexOf(key, "parentTopic", "group", "clientId", "maxCount", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2595,36 +2401,36 @@ func (h *GetLiteClientInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetLiteClientInfoRequest) Reset() { *h = GetLiteClientInfoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetLiteGroupInfoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetLiteGroupInfoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "group":
-		return 0
+		h.Group = string(val)
 	case "liteTopic":
-		return 1
+		h.LiteTopic = string(val)
 	case "topK":
-		return 2
+		return setOptInt(&h.TopK, key, val)
 	case "ns":
-		return 3
+		h.NS = string(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = string(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetLiteGroupInfoRequest) SetAt(i int, val []byte) bool {
+func (h *GetLiteGroupInfoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
 	case 1:
 		h.LiteTopic = string(val)
 	case 2:
-		return setOptInt(&h.TopK, val)
+		return setOptInt(&h.TopK, nil, val)
 	case 3:
 		h.NS = string(val)
 	case 4:
@@ -2634,15 +2440,12 @@ func (h *GetLiteGroupInfoRequest) SetAt(i int, val []byte) bool {
 	case 6:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetLiteGroupInfoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetLiteGroupInfoRequest) IndexOf(key []byte) int {
+	return indexOf(key, "group", "liteTopic", "topK", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2659,27 +2462,27 @@ func (h *GetLiteGroupInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetLiteGroupInfoRequest) Reset() { *h = GetLiteGroupInfoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *TriggerLiteDispatchRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *TriggerLiteDispatchRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "group":
-		return 0
+		h.Group = string(val)
 	case "clientId":
-		return 1
+		h.ClientID = string(val)
 	case "ns":
-		return 2
+		h.NS = string(val)
 	case "nsd":
-		return 3
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 4
+		h.BName = string(val)
 	case "oway":
-		return 5
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *TriggerLiteDispatchRequest) SetAt(i int, val []byte) bool {
+func (h *TriggerLiteDispatchRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -2694,15 +2497,12 @@ func (h *TriggerLiteDispatchRequest) SetAt(i int, val []byte) bool {
 	case 5:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *TriggerLiteDispatchRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *TriggerLiteDispatchRequest) IndexOf(key []byte) int {
+	return indexOf(key, "group", "clientId", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2718,35 +2518,35 @@ func (h *TriggerLiteDispatchRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *TriggerLiteDispatchRequest) Reset() { *h = TriggerLiteDispatchRequest{} }
 
-// IndexOf implements Indexed.
-func (h *RegisterBrokerRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *RegisterBrokerRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "brokerName":
-		return 0
+		h.BrokerName = string(val)
 	case "brokerAddr":
-		return 1
+		h.BrokerAddr = string(val)
 	case "clusterName":
-		return 2
+		h.ClusterName = string(val)
 	case "haServerAddr":
-		return 3
+		h.HAServerAddr = string(val)
 	case "brokerId":
-		return 4
+		return setInt(&h.BrokerID, key, val)
 	case "heartbeatTimeoutMillis":
-		return 5
+		return setOptInt(&h.HeartbeatTimeoutMillis, key, val)
 	case "enableActingMaster":
-		return 6
+		h.EnableActingMaster = parseOptBool(val)
 	case "compressed":
-		return 7
+		h.Compressed = parseBool(val)
 	case "bodyCrc32":
-		return 8
+		return setInt(&h.BodyCRC32, key, val)
 	case "__ZONE_NAME":
-		return 9
+		h.ZoneName = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *RegisterBrokerRequest) SetAt(i int, val []byte) bool {
+func (h *RegisterBrokerRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
@@ -2757,27 +2557,24 @@ func (h *RegisterBrokerRequest) SetAt(i int, val []byte) bool {
 	case 3:
 		h.HAServerAddr = string(val)
 	case 4:
-		return setInt(&h.BrokerID, val)
+		return setInt(&h.BrokerID, nil, val)
 	case 5:
-		return setOptInt(&h.HeartbeatTimeoutMillis, val)
+		return setOptInt(&h.HeartbeatTimeoutMillis, nil, val)
 	case 6:
 		h.EnableActingMaster = parseOptBool(val)
 	case 7:
 		h.Compressed = parseBool(val)
 	case 8:
-		return setInt(&h.BodyCRC32, val)
+		return setInt(&h.BodyCRC32, nil, val)
 	case 9:
 		h.ZoneName = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *RegisterBrokerRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *RegisterBrokerRequest) IndexOf(key []byte) int {
+	return indexOf(key, "brokerName", "brokerAddr", "clusterName", "haServerAddr", "brokerId", "heartbeatTimeoutMillis", "enableActingMaster", "compressed", "bodyCrc32", "__ZONE_NAME")
 }
 
 // AppendFields implements Appender.
@@ -2797,34 +2594,31 @@ func (h *RegisterBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerRequest) Reset() { *h = RegisterBrokerRequest{} }
 
-// IndexOf implements Indexed.
-func (h *RegisterBrokerResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *RegisterBrokerResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "haServerAddr":
-		return 0
+		h.HAServerAddr = string(val)
 	case "masterAddr":
-		return 1
+		h.MasterAddr = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *RegisterBrokerResponse) SetAt(i int, val []byte) bool {
+func (h *RegisterBrokerResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.HAServerAddr = string(val)
 	case 1:
 		h.MasterAddr = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *RegisterBrokerResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *RegisterBrokerResponse) IndexOf(key []byte) int {
+	return indexOf(key, "haServerAddr", "masterAddr")
 }
 
 // AppendFields implements Appender.
@@ -2836,33 +2630,33 @@ func (h *RegisterBrokerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerResponse) Reset() { *h = RegisterBrokerResponse{} }
 
-// IndexOf implements Indexed.
-func (h *GetRouteInfoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetRouteInfoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "acceptStandardJsonOnly":
-		return 1
+		h.AcceptStandardJSONOnly = parseOptBool(val)
 	case "__ZONE_NAME":
-		return 2
+		h.ZoneName = string(val)
 	case "__ZONE_MODE":
-		return 3
+		h.ZoneMode = string(val)
 	case "ns":
-		return 4
+		h.NS = string(val)
 	case "nsd":
-		return 5
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 6
+		h.BName = string(val)
 	case "oway":
-		return 7
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 8
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetRouteInfoRequest) SetAt(i int, val []byte) bool {
+func (h *GetRouteInfoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -2883,15 +2677,12 @@ func (h *GetRouteInfoRequest) SetAt(i int, val []byte) bool {
 	case 8:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetRouteInfoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetRouteInfoRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "acceptStandardJsonOnly", "__ZONE_NAME", "__ZONE_MODE", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -2910,23 +2701,23 @@ func (h *GetRouteInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetRouteInfoRequest) Reset() { *h = GetRouteInfoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *UnRegisterBrokerRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *UnRegisterBrokerRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "brokerName":
-		return 0
+		h.BrokerName = string(val)
 	case "brokerAddr":
-		return 1
+		h.BrokerAddr = string(val)
 	case "clusterName":
-		return 2
+		h.ClusterName = string(val)
 	case "brokerId":
-		return 3
+		return setInt(&h.BrokerID, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *UnRegisterBrokerRequest) SetAt(i int, val []byte) bool {
+func (h *UnRegisterBrokerRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
@@ -2935,17 +2726,14 @@ func (h *UnRegisterBrokerRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.ClusterName = string(val)
 	case 3:
-		return setInt(&h.BrokerID, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *UnRegisterBrokerRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.BrokerID, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *UnRegisterBrokerRequest) IndexOf(key []byte) int {
+	return indexOf(key, "brokerName", "brokerAddr", "clusterName", "brokerId")
 }
 
 // AppendFields implements Appender.
@@ -2959,33 +2747,33 @@ func (h *UnRegisterBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UnRegisterBrokerRequest) Reset() { *h = UnRegisterBrokerRequest{} }
 
-// IndexOf implements Indexed.
-func (h *BrokerHeartbeatRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *BrokerHeartbeatRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clusterName":
-		return 0
+		h.ClusterName = string(val)
 	case "brokerAddr":
-		return 1
+		h.BrokerAddr = string(val)
 	case "brokerName":
-		return 2
+		h.BrokerName = string(val)
 	case "brokerId":
-		return 3
+		return setOptInt(&h.BrokerID, key, val)
 	case "epoch":
-		return 4
+		return setOptInt(&h.Epoch, key, val)
 	case "maxOffset":
-		return 5
+		return setOptInt(&h.MaxOffset, key, val)
 	case "confirmOffset":
-		return 6
+		return setOptInt(&h.ConfirmOffset, key, val)
 	case "heartbeatTimeoutMills":
-		return 7
+		return setOptInt(&h.HeartbeatTimeoutMillis, key, val)
 	case "electionPriority":
-		return 8
+		return setOptInt(&h.ElectionPriority, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *BrokerHeartbeatRequest) SetAt(i int, val []byte) bool {
+func (h *BrokerHeartbeatRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
@@ -2994,27 +2782,24 @@ func (h *BrokerHeartbeatRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.BrokerName = string(val)
 	case 3:
-		return setOptInt(&h.BrokerID, val)
+		return setOptInt(&h.BrokerID, nil, val)
 	case 4:
-		return setOptInt(&h.Epoch, val)
+		return setOptInt(&h.Epoch, nil, val)
 	case 5:
-		return setOptInt(&h.MaxOffset, val)
+		return setOptInt(&h.MaxOffset, nil, val)
 	case 6:
-		return setOptInt(&h.ConfirmOffset, val)
+		return setOptInt(&h.ConfirmOffset, nil, val)
 	case 7:
-		return setOptInt(&h.HeartbeatTimeoutMillis, val)
+		return setOptInt(&h.HeartbeatTimeoutMillis, nil, val)
 	case 8:
-		return setOptInt(&h.ElectionPriority, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *BrokerHeartbeatRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setOptInt(&h.ElectionPriority, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *BrokerHeartbeatRequest) IndexOf(key []byte) int {
+	return indexOf(key, "clusterName", "brokerAddr", "brokerName", "brokerId", "epoch", "maxOffset", "confirmOffset", "heartbeatTimeoutMills", "electionPriority")
 }
 
 // AppendFields implements Appender.
@@ -3033,23 +2818,23 @@ func (h *BrokerHeartbeatRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *BrokerHeartbeatRequest) Reset() { *h = BrokerHeartbeatRequest{} }
 
-// IndexOf implements Indexed.
-func (h *QueryDataVersionRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QueryDataVersionRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "brokerName":
-		return 0
+		h.BrokerName = string(val)
 	case "brokerAddr":
-		return 1
+		h.BrokerAddr = string(val)
 	case "clusterName":
-		return 2
+		h.ClusterName = string(val)
 	case "brokerId":
-		return 3
+		return setInt(&h.BrokerID, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QueryDataVersionRequest) SetAt(i int, val []byte) bool {
+func (h *QueryDataVersionRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
@@ -3058,17 +2843,14 @@ func (h *QueryDataVersionRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.ClusterName = string(val)
 	case 3:
-		return setInt(&h.BrokerID, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *QueryDataVersionRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.BrokerID, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *QueryDataVersionRequest) IndexOf(key []byte) int {
+	return indexOf(key, "brokerName", "brokerAddr", "clusterName", "brokerId")
 }
 
 // AppendFields implements Appender.
@@ -3082,31 +2864,26 @@ func (h *QueryDataVersionRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryDataVersionRequest) Reset() { *h = QueryDataVersionRequest{} }
 
-// IndexOf implements Indexed.
-func (h *QueryDataVersionResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QueryDataVersionResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "changed":
-		return 0
+		h.Changed = parseBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QueryDataVersionResponse) SetAt(i int, val []byte) bool {
+func (h *QueryDataVersionResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Changed = parseBool(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *QueryDataVersionResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *QueryDataVersionResponse) IndexOf(key []byte) int { return indexOf(key, "changed") }
 
 // AppendFields implements Appender.
 func (h *QueryDataVersionResponse) AppendFields(w *Writer) {
@@ -3116,34 +2893,31 @@ func (h *QueryDataVersionResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryDataVersionResponse) Reset() { *h = QueryDataVersionResponse{} }
 
-// IndexOf implements Indexed.
-func (h *GetBrokerMemberGroupRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetBrokerMemberGroupRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "clusterName":
-		return 0
+		h.ClusterName = string(val)
 	case "brokerName":
-		return 1
+		h.BrokerName = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetBrokerMemberGroupRequest) SetAt(i int, val []byte) bool {
+func (h *GetBrokerMemberGroupRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetBrokerMemberGroupRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetBrokerMemberGroupRequest) IndexOf(key []byte) int {
+	return indexOf(key, "clusterName", "brokerName")
 }
 
 // AppendFields implements Appender.
@@ -3155,27 +2929,27 @@ func (h *GetBrokerMemberGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetBrokerMemberGroupRequest) Reset() { *h = GetBrokerMemberGroupRequest{} }
 
-// IndexOf implements Indexed.
-func (h *RegisterTopicRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *RegisterTopicRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 5
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *RegisterTopicRequest) SetAt(i int, val []byte) bool {
+func (h *RegisterTopicRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -3190,15 +2964,12 @@ func (h *RegisterTopicRequest) SetAt(i int, val []byte) bool {
 	case 5:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *RegisterTopicRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *RegisterTopicRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -3214,29 +2985,29 @@ func (h *RegisterTopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterTopicRequest) Reset() { *h = RegisterTopicRequest{} }
 
-// IndexOf implements Indexed.
-func (h *DeleteTopicFromNamesrvRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *DeleteTopicFromNamesrvRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "clusterName":
-		return 1
+		h.ClusterName = string(val)
 	case "ns":
-		return 2
+		h.NS = string(val)
 	case "nsd":
-		return 3
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 4
+		h.BName = string(val)
 	case "oway":
-		return 5
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 6
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *DeleteTopicFromNamesrvRequest) SetAt(i int, val []byte) bool {
+func (h *DeleteTopicFromNamesrvRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -3253,15 +3024,12 @@ func (h *DeleteTopicFromNamesrvRequest) SetAt(i int, val []byte) bool {
 	case 6:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *DeleteTopicFromNamesrvRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *DeleteTopicFromNamesrvRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "clusterName", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -3278,31 +3046,26 @@ func (h *DeleteTopicFromNamesrvRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteTopicFromNamesrvRequest) Reset() { *h = DeleteTopicFromNamesrvRequest{} }
 
-// IndexOf implements Indexed.
-func (h *WipeWritePermOfBrokerRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *WipeWritePermOfBrokerRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "brokerName":
-		return 0
+		h.BrokerName = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *WipeWritePermOfBrokerRequest) SetAt(i int, val []byte) bool {
+func (h *WipeWritePermOfBrokerRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *WipeWritePermOfBrokerRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *WipeWritePermOfBrokerRequest) IndexOf(key []byte) int { return indexOf(key, "brokerName") }
 
 // AppendFields implements Appender.
 func (h *WipeWritePermOfBrokerRequest) AppendFields(w *Writer) {
@@ -3312,30 +3075,27 @@ func (h *WipeWritePermOfBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *WipeWritePermOfBrokerRequest) Reset() { *h = WipeWritePermOfBrokerRequest{} }
 
-// IndexOf implements Indexed.
-func (h *WipeWritePermOfBrokerResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *WipeWritePermOfBrokerResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "wipeTopicCount":
-		return 0
+		return setInt(&h.WipeTopicCount, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *WipeWritePermOfBrokerResponse) SetAt(i int, val []byte) bool {
+func (h *WipeWritePermOfBrokerResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.WipeTopicCount, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *WipeWritePermOfBrokerResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.WipeTopicCount, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *WipeWritePermOfBrokerResponse) IndexOf(key []byte) int {
+	return indexOf(key, "wipeTopicCount")
 }
 
 // AppendFields implements Appender.
@@ -3346,31 +3106,26 @@ func (h *WipeWritePermOfBrokerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *WipeWritePermOfBrokerResponse) Reset() { *h = WipeWritePermOfBrokerResponse{} }
 
-// IndexOf implements Indexed.
-func (h *AddWritePermOfBrokerRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *AddWritePermOfBrokerRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "brokerName":
-		return 0
+		h.BrokerName = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *AddWritePermOfBrokerRequest) SetAt(i int, val []byte) bool {
+func (h *AddWritePermOfBrokerRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *AddWritePermOfBrokerRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *AddWritePermOfBrokerRequest) IndexOf(key []byte) int { return indexOf(key, "brokerName") }
 
 // AppendFields implements Appender.
 func (h *AddWritePermOfBrokerRequest) AppendFields(w *Writer) {
@@ -3380,31 +3135,26 @@ func (h *AddWritePermOfBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AddWritePermOfBrokerRequest) Reset() { *h = AddWritePermOfBrokerRequest{} }
 
-// IndexOf implements Indexed.
-func (h *AddWritePermOfBrokerResponse) IndexOf(key []byte) int {
-	switch string(key) {
-	case "addTopicCount":
-		return 0
-	}
-	return -1
-}
-
-// SetAt implements Indexed.
-func (h *AddWritePermOfBrokerResponse) SetAt(i int, val []byte) bool {
-	switch i {
-	case 0:
-		return setInt(&h.AddTopicCount, val)
-	}
-	return true
-}
-
 // SetField implements Setter.
 func (h *AddWritePermOfBrokerResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+	switch string(key) {
+	case "addTopicCount":
+		return setInt(&h.AddTopicCount, key, val)
 	}
 	return nil
 }
+
+// SetAt implements Indexed.
+func (h *AddWritePermOfBrokerResponse) SetAt(i int, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.AddTopicCount, nil, val)
+	}
+	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *AddWritePermOfBrokerResponse) IndexOf(key []byte) int { return indexOf(key, "addTopicCount") }
 
 // AppendFields implements Appender.
 func (h *AddWritePermOfBrokerResponse) AppendFields(w *Writer) {
@@ -3414,31 +3164,26 @@ func (h *AddWritePermOfBrokerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AddWritePermOfBrokerResponse) Reset() { *h = AddWritePermOfBrokerResponse{} }
 
-// IndexOf implements Indexed.
-func (h *GetTopicsByClusterRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetTopicsByClusterRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "cluster":
-		return 0
+		h.Cluster = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetTopicsByClusterRequest) SetAt(i int, val []byte) bool {
+func (h *GetTopicsByClusterRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Cluster = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetTopicsByClusterRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *GetTopicsByClusterRequest) IndexOf(key []byte) int { return indexOf(key, "cluster") }
 
 // AppendFields implements Appender.
 func (h *GetTopicsByClusterRequest) AppendFields(w *Writer) {
@@ -3448,21 +3193,21 @@ func (h *GetTopicsByClusterRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetTopicsByClusterRequest) Reset() { *h = GetTopicsByClusterRequest{} }
 
-// IndexOf implements Indexed.
-func (h *PutKVConfigRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *PutKVConfigRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "namespace":
-		return 0
+		h.Namespace = string(val)
 	case "key":
-		return 1
+		h.Key = string(val)
 	case "value":
-		return 2
+		h.Value = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *PutKVConfigRequest) SetAt(i int, val []byte) bool {
+func (h *PutKVConfigRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Namespace = string(val)
@@ -3471,15 +3216,12 @@ func (h *PutKVConfigRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.Value = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *PutKVConfigRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *PutKVConfigRequest) IndexOf(key []byte) int {
+	return indexOf(key, "namespace", "key", "value")
 }
 
 // AppendFields implements Appender.
@@ -3492,35 +3234,30 @@ func (h *PutKVConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PutKVConfigRequest) Reset() { *h = PutKVConfigRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetKVConfigRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetKVConfigRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "namespace":
-		return 0
+		h.Namespace = string(val)
 	case "key":
-		return 1
+		h.Key = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetKVConfigRequest) SetAt(i int, val []byte) bool {
+func (h *GetKVConfigRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Namespace = string(val)
 	case 1:
 		h.Key = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetKVConfigRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *GetKVConfigRequest) IndexOf(key []byte) int { return indexOf(key, "namespace", "key") }
 
 // AppendFields implements Appender.
 func (h *GetKVConfigRequest) AppendFields(w *Writer) {
@@ -3531,31 +3268,26 @@ func (h *GetKVConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetKVConfigRequest) Reset() { *h = GetKVConfigRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetKVConfigResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetKVConfigResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "value":
-		return 0
+		h.Value = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetKVConfigResponse) SetAt(i int, val []byte) bool {
+func (h *GetKVConfigResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Value = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetKVConfigResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *GetKVConfigResponse) IndexOf(key []byte) int { return indexOf(key, "value") }
 
 // AppendFields implements Appender.
 func (h *GetKVConfigResponse) AppendFields(w *Writer) {
@@ -3565,35 +3297,30 @@ func (h *GetKVConfigResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetKVConfigResponse) Reset() { *h = GetKVConfigResponse{} }
 
-// IndexOf implements Indexed.
-func (h *DeleteKVConfigRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *DeleteKVConfigRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "namespace":
-		return 0
+		h.Namespace = string(val)
 	case "key":
-		return 1
+		h.Key = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *DeleteKVConfigRequest) SetAt(i int, val []byte) bool {
+func (h *DeleteKVConfigRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Namespace = string(val)
 	case 1:
 		h.Key = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *DeleteKVConfigRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *DeleteKVConfigRequest) IndexOf(key []byte) int { return indexOf(key, "namespace", "key") }
 
 // AppendFields implements Appender.
 func (h *DeleteKVConfigRequest) AppendFields(w *Writer) {
@@ -3604,31 +3331,26 @@ func (h *DeleteKVConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteKVConfigRequest) Reset() { *h = DeleteKVConfigRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetKVListByNamespaceRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetKVListByNamespaceRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "namespace":
-		return 0
+		h.Namespace = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetKVListByNamespaceRequest) SetAt(i int, val []byte) bool {
+func (h *GetKVListByNamespaceRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Namespace = string(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetKVListByNamespaceRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *GetKVListByNamespaceRequest) IndexOf(key []byte) int { return indexOf(key, "namespace") }
 
 // AppendFields implements Appender.
 func (h *GetKVListByNamespaceRequest) AppendFields(w *Writer) {
@@ -3638,28 +3360,28 @@ func (h *GetKVListByNamespaceRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetKVListByNamespaceRequest) Reset() { *h = GetKVListByNamespaceRequest{} }
 
-// IndexOf implements Indexed.
-func (h *NotifyMinBrokerIdChangeRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *NotifyMinBrokerIdChangeRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "minBrokerId":
-		return 0
+		return setOptInt(&h.MinBrokerID, key, val)
 	case "brokerName":
-		return 1
+		h.BrokerName = string(val)
 	case "minBrokerAddr":
-		return 2
+		h.MinBrokerAddr = string(val)
 	case "offlineBrokerAddr":
-		return 3
+		h.OfflineBrokerAddr = string(val)
 	case "haBrokerAddr":
-		return 4
+		h.HABrokerAddr = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *NotifyMinBrokerIdChangeRequest) SetAt(i int, val []byte) bool {
+func (h *NotifyMinBrokerIdChangeRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setOptInt(&h.MinBrokerID, val)
+		return setOptInt(&h.MinBrokerID, nil, val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
@@ -3669,15 +3391,12 @@ func (h *NotifyMinBrokerIdChangeRequest) SetAt(i int, val []byte) bool {
 	case 4:
 		h.HABrokerAddr = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *NotifyMinBrokerIdChangeRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *NotifyMinBrokerIdChangeRequest) IndexOf(key []byte) int {
+	return indexOf(key, "minBrokerId", "brokerName", "minBrokerAddr", "offlineBrokerAddr", "haBrokerAddr")
 }
 
 // AppendFields implements Appender.
@@ -3692,66 +3411,66 @@ func (h *NotifyMinBrokerIdChangeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyMinBrokerIdChangeRequest) Reset() { *h = NotifyMinBrokerIdChangeRequest{} }
 
-// IndexOf implements Indexed.
-func (h *PopMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *PopMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = aliasString(val)
 	case "topic":
-		return 1
+		h.Topic = aliasString(val)
 	case "queueId":
-		return 2
+		return setInt(&h.QueueID, key, val)
 	case "maxMsgNums":
-		return 3
+		return setInt(&h.MaxMsgNums, key, val)
 	case "invisibleTime":
-		return 4
+		return setInt(&h.InvisibleTime, key, val)
 	case "pollTime":
-		return 5
+		return setInt(&h.PollTime, key, val)
 	case "bornTime":
-		return 6
+		return setInt(&h.BornTime, key, val)
 	case "initMode":
-		return 7
+		return setInt(&h.InitMode, key, val)
 	case "expType":
-		return 8
+		h.ExpType = aliasString(val)
 	case "exp":
-		return 9
+		h.Exp = aliasString(val)
 	case "order":
-		return 10
+		h.Order = parseBool(val)
 	case "attemptId":
-		return 11
+		h.AttemptID = aliasString(val)
 	case "ns":
-		return 12
+		h.NS = aliasString(val)
 	case "nsd":
-		return 13
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 14
+		h.BName = aliasString(val)
 	case "oway":
-		return 15
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 16
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *PopMessageRequest) SetAt(i int, val []byte) bool {
+func (h *PopMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = aliasString(val)
 	case 1:
 		h.Topic = aliasString(val)
 	case 2:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 3:
-		return setInt(&h.MaxMsgNums, val)
+		return setInt(&h.MaxMsgNums, nil, val)
 	case 4:
-		return setInt(&h.InvisibleTime, val)
+		return setInt(&h.InvisibleTime, nil, val)
 	case 5:
-		return setInt(&h.PollTime, val)
+		return setInt(&h.PollTime, nil, val)
 	case 6:
-		return setInt(&h.BornTime, val)
+		return setInt(&h.BornTime, nil, val)
 	case 7:
-		return setInt(&h.InitMode, val)
+		return setInt(&h.InitMode, nil, val)
 	case 8:
 		h.ExpType = aliasString(val)
 	case 9:
@@ -3771,15 +3490,12 @@ func (h *PopMessageRequest) SetAt(i int, val []byte) bool {
 	case 16:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *PopMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *PopMessageRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "topic", "queueId", "maxMsgNums", "invisibleTime", "pollTime", "bornTime", "initMode", "expType", "exp", "order", "attemptId", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -3819,38 +3535,38 @@ func (h *PopMessageRequest) Clone() PopMessageRequest {
 	return c
 }
 
-// IndexOf implements Indexed.
-func (h *PopMessageResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *PopMessageResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "popTime":
-		return 0
+		return setInt(&h.PopTime, key, val)
 	case "invisibleTime":
-		return 1
+		return setInt(&h.InvisibleTime, key, val)
 	case "reviveQid":
-		return 2
+		return setInt(&h.ReviveQid, key, val)
 	case "restNum":
-		return 3
+		return setInt(&h.RestNum, key, val)
 	case "startOffsetInfo":
-		return 4
+		h.StartOffsetInfo = string(val)
 	case "msgOffsetInfo":
-		return 5
+		h.MsgOffsetInfo = string(val)
 	case "orderCountInfo":
-		return 6
+		h.OrderCountInfo = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *PopMessageResponse) SetAt(i int, val []byte) bool {
+func (h *PopMessageResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.PopTime, val)
+		return setInt(&h.PopTime, nil, val)
 	case 1:
-		return setInt(&h.InvisibleTime, val)
+		return setInt(&h.InvisibleTime, nil, val)
 	case 2:
-		return setInt(&h.ReviveQid, val)
+		return setInt(&h.ReviveQid, nil, val)
 	case 3:
-		return setInt(&h.RestNum, val)
+		return setInt(&h.RestNum, nil, val)
 	case 4:
 		h.StartOffsetInfo = string(val)
 	case 5:
@@ -3858,15 +3574,12 @@ func (h *PopMessageResponse) SetAt(i int, val []byte) bool {
 	case 6:
 		h.OrderCountInfo = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *PopMessageResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *PopMessageResponse) IndexOf(key []byte) int {
+	return indexOf(key, "popTime", "invisibleTime", "reviveQid", "restNum", "startOffsetInfo", "msgOffsetInfo", "orderCountInfo")
 }
 
 // AppendFields implements Appender.
@@ -3883,42 +3596,42 @@ func (h *PopMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PopMessageResponse) Reset() { *h = PopMessageResponse{} }
 
-// IndexOf implements Indexed.
-func (h *PeekMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *PeekMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = string(val)
 	case "topic":
-		return 1
+		h.Topic = string(val)
 	case "queueId":
-		return 2
+		return setInt(&h.QueueID, key, val)
 	case "maxMsgNums":
-		return 3
+		return setInt(&h.MaxMsgNums, key, val)
 	case "ns":
-		return 4
+		h.NS = string(val)
 	case "nsd":
-		return 5
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 6
+		h.BName = string(val)
 	case "oway":
-		return 7
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 8
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *PeekMessageRequest) SetAt(i int, val []byte) bool {
+func (h *PeekMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
 	case 1:
 		h.Topic = string(val)
 	case 2:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 3:
-		return setInt(&h.MaxMsgNums, val)
+		return setInt(&h.MaxMsgNums, nil, val)
 	case 4:
 		h.NS = string(val)
 	case 5:
@@ -3930,15 +3643,12 @@ func (h *PeekMessageRequest) SetAt(i int, val []byte) bool {
 	case 8:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *PeekMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *PeekMessageRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "topic", "queueId", "maxMsgNums", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -3957,37 +3667,37 @@ func (h *PeekMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PeekMessageRequest) Reset() { *h = PeekMessageRequest{} }
 
-// IndexOf implements Indexed.
-func (h *AckMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *AckMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = aliasString(val)
 	case "topic":
-		return 1
+		h.Topic = aliasString(val)
 	case "liteTopic":
-		return 2
+		h.LiteTopic = aliasString(val)
 	case "queueId":
-		return 3
+		return setInt(&h.QueueID, key, val)
 	case "extraInfo":
-		return 4
+		h.ExtraInfo = aliasString(val)
 	case "offset":
-		return 5
+		return setInt(&h.Offset, key, val)
 	case "ns":
-		return 6
+		h.NS = aliasString(val)
 	case "nsd":
-		return 7
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 8
+		h.BName = aliasString(val)
 	case "oway":
-		return 9
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 10
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *AckMessageRequest) SetAt(i int, val []byte) bool {
+func (h *AckMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = aliasString(val)
@@ -3996,11 +3706,11 @@ func (h *AckMessageRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.LiteTopic = aliasString(val)
 	case 3:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 4:
 		h.ExtraInfo = aliasString(val)
 	case 5:
-		return setInt(&h.Offset, val)
+		return setInt(&h.Offset, nil, val)
 	case 6:
 		h.NS = aliasString(val)
 	case 7:
@@ -4012,15 +3722,12 @@ func (h *AckMessageRequest) SetAt(i int, val []byte) bool {
 	case 10:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *AckMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *AckMessageRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "topic", "liteTopic", "queueId", "extraInfo", "offset", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4053,41 +3760,41 @@ func (h *AckMessageRequest) Clone() AckMessageRequest {
 	return c
 }
 
-// IndexOf implements Indexed.
-func (h *ChangeInvisibleTimeRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ChangeInvisibleTimeRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = string(val)
 	case "topic":
-		return 1
+		h.Topic = string(val)
 	case "liteTopic":
-		return 2
+		h.LiteTopic = string(val)
 	case "queueId":
-		return 3
+		return setInt(&h.QueueID, key, val)
 	case "extraInfo":
-		return 4
+		h.ExtraInfo = string(val)
 	case "offset":
-		return 5
+		return setInt(&h.Offset, key, val)
 	case "invisibleTime":
-		return 6
+		return setInt(&h.InvisibleTime, key, val)
 	case "suspend":
-		return 7
+		h.Suspend = parseBool(val)
 	case "ns":
-		return 8
+		h.NS = string(val)
 	case "nsd":
-		return 9
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 10
+		h.BName = string(val)
 	case "oway":
-		return 11
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 12
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ChangeInvisibleTimeRequest) SetAt(i int, val []byte) bool {
+func (h *ChangeInvisibleTimeRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -4096,13 +3803,13 @@ func (h *ChangeInvisibleTimeRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.LiteTopic = string(val)
 	case 3:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 4:
 		h.ExtraInfo = string(val)
 	case 5:
-		return setInt(&h.Offset, val)
+		return setInt(&h.Offset, nil, val)
 	case 6:
-		return setInt(&h.InvisibleTime, val)
+		return setInt(&h.InvisibleTime, nil, val)
 	case 7:
 		h.Suspend = parseBool(val)
 	case 8:
@@ -4116,15 +3823,12 @@ func (h *ChangeInvisibleTimeRequest) SetAt(i int, val []byte) bool {
 	case 12:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ChangeInvisibleTimeRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ChangeInvisibleTimeRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "topic", "liteTopic", "queueId", "extraInfo", "offset", "invisibleTime", "suspend", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4147,38 +3851,35 @@ func (h *ChangeInvisibleTimeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ChangeInvisibleTimeRequest) Reset() { *h = ChangeInvisibleTimeRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ChangeInvisibleTimeResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ChangeInvisibleTimeResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "popTime":
-		return 0
+		return setInt(&h.PopTime, key, val)
 	case "invisibleTime":
-		return 1
+		return setInt(&h.InvisibleTime, key, val)
 	case "reviveQid":
-		return 2
+		return setInt(&h.ReviveQid, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ChangeInvisibleTimeResponse) SetAt(i int, val []byte) bool {
+func (h *ChangeInvisibleTimeResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.PopTime, val)
+		return setInt(&h.PopTime, nil, val)
 	case 1:
-		return setInt(&h.InvisibleTime, val)
+		return setInt(&h.InvisibleTime, nil, val)
 	case 2:
-		return setInt(&h.ReviveQid, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *ChangeInvisibleTimeResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.ReviveQid, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *ChangeInvisibleTimeResponse) IndexOf(key []byte) int {
+	return indexOf(key, "popTime", "invisibleTime", "reviveQid")
 }
 
 // AppendFields implements Appender.
@@ -4191,54 +3892,54 @@ func (h *ChangeInvisibleTimeResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ChangeInvisibleTimeResponse) Reset() { *h = ChangeInvisibleTimeResponse{} }
 
-// IndexOf implements Indexed.
-func (h *NotificationRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *NotificationRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = string(val)
 	case "topic":
-		return 1
+		h.Topic = string(val)
 	case "queueId":
-		return 2
+		return setInt(&h.QueueID, key, val)
 	case "pollTime":
-		return 3
+		return setInt(&h.PollTime, key, val)
 	case "bornTime":
-		return 4
+		return setInt(&h.BornTime, key, val)
 	case "order":
-		return 5
+		h.Order = parseBool(val)
 	case "attemptId":
-		return 6
+		h.AttemptID = string(val)
 	case "expType":
-		return 7
+		h.ExpType = string(val)
 	case "exp":
-		return 8
+		h.Exp = string(val)
 	case "ns":
-		return 9
+		h.NS = string(val)
 	case "nsd":
-		return 10
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 11
+		h.BName = string(val)
 	case "oway":
-		return 12
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 13
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *NotificationRequest) SetAt(i int, val []byte) bool {
+func (h *NotificationRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
 	case 1:
 		h.Topic = string(val)
 	case 2:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 3:
-		return setInt(&h.PollTime, val)
+		return setInt(&h.PollTime, nil, val)
 	case 4:
-		return setInt(&h.BornTime, val)
+		return setInt(&h.BornTime, nil, val)
 	case 5:
 		h.Order = parseBool(val)
 	case 6:
@@ -4258,15 +3959,12 @@ func (h *NotificationRequest) SetAt(i int, val []byte) bool {
 	case 13:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *NotificationRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *NotificationRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "topic", "queueId", "pollTime", "bornTime", "order", "attemptId", "expType", "exp", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4290,35 +3988,30 @@ func (h *NotificationRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotificationRequest) Reset() { *h = NotificationRequest{} }
 
-// IndexOf implements Indexed.
-func (h *NotificationResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *NotificationResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "hasMsg":
-		return 0
+		h.HasMsg = parseBool(val)
 	case "pollingFull":
-		return 1
+		h.PollingFull = parseBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *NotificationResponse) SetAt(i int, val []byte) bool {
+func (h *NotificationResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.HasMsg = parseBool(val)
 	case 1:
 		h.PollingFull = parseBool(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *NotificationResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *NotificationResponse) IndexOf(key []byte) int { return indexOf(key, "hasMsg", "pollingFull") }
 
 // AppendFields implements Appender.
 func (h *NotificationResponse) AppendFields(w *Writer) {
@@ -4329,38 +4022,38 @@ func (h *NotificationResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotificationResponse) Reset() { *h = NotificationResponse{} }
 
-// IndexOf implements Indexed.
-func (h *PollingInfoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *PollingInfoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = string(val)
 	case "topic":
-		return 1
+		h.Topic = string(val)
 	case "queueId":
-		return 2
+		return setInt(&h.QueueID, key, val)
 	case "ns":
-		return 3
+		h.NS = string(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = string(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 7
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *PollingInfoRequest) SetAt(i int, val []byte) bool {
+func (h *PollingInfoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
 	case 1:
 		h.Topic = string(val)
 	case 2:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 3:
 		h.NS = string(val)
 	case 4:
@@ -4372,15 +4065,12 @@ func (h *PollingInfoRequest) SetAt(i int, val []byte) bool {
 	case 7:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *PollingInfoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *PollingInfoRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "topic", "queueId", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4398,31 +4088,26 @@ func (h *PollingInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PollingInfoRequest) Reset() { *h = PollingInfoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *PollingInfoResponse) IndexOf(key []byte) int {
-	switch string(key) {
-	case "pollingNum":
-		return 0
-	}
-	return -1
-}
-
-// SetAt implements Indexed.
-func (h *PollingInfoResponse) SetAt(i int, val []byte) bool {
-	switch i {
-	case 0:
-		return setInt(&h.PollingNum, val)
-	}
-	return true
-}
-
 // SetField implements Setter.
 func (h *PollingInfoResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+	switch string(key) {
+	case "pollingNum":
+		return setInt(&h.PollingNum, key, val)
 	}
 	return nil
 }
+
+// SetAt implements Indexed.
+func (h *PollingInfoResponse) SetAt(i int, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.PollingNum, nil, val)
+	}
+	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *PollingInfoResponse) IndexOf(key []byte) int { return indexOf(key, "pollingNum") }
 
 // AppendFields implements Appender.
 func (h *PollingInfoResponse) AppendFields(w *Writer) {
@@ -4432,55 +4117,55 @@ func (h *PollingInfoResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PollingInfoResponse) Reset() { *h = PollingInfoResponse{} }
 
-// IndexOf implements Indexed.
-func (h *PullMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *PullMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = aliasString(val)
 	case "topic":
-		return 1
+		h.Topic = aliasString(val)
 	case "liteTopic":
-		return 2
+		h.LiteTopic = aliasString(val)
 	case "queueId":
-		return 3
+		return setInt(&h.QueueID, key, val)
 	case "queueOffset":
-		return 4
+		return setInt(&h.QueueOffset, key, val)
 	case "maxMsgNums":
-		return 5
+		return setInt(&h.MaxMsgNums, key, val)
 	case "sysFlag":
-		return 6
+		return setInt(&h.SysFlag, key, val)
 	case "commitOffset":
-		return 7
+		return setInt(&h.CommitOffset, key, val)
 	case "suspendTimeoutMillis":
-		return 8
+		return setInt(&h.SuspendTimeoutMillis, key, val)
 	case "subscription":
-		return 9
+		h.Subscription = aliasString(val)
 	case "subVersion":
-		return 10
+		return setInt(&h.SubVersion, key, val)
 	case "expressionType":
-		return 11
+		h.ExpressionType = aliasString(val)
 	case "maxMsgBytes":
-		return 12
+		return setOptInt(&h.MaxMsgBytes, key, val)
 	case "requestSource":
-		return 13
+		return setOptInt(&h.RequestSource, key, val)
 	case "proxyFrowardClientId":
-		return 14
+		h.ProxyFrowardClientID = aliasString(val)
 	case "ns":
-		return 15
+		h.NS = aliasString(val)
 	case "nsd":
-		return 16
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 17
+		h.BName = aliasString(val)
 	case "oway":
-		return 18
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 19
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *PullMessageRequest) SetAt(i int, val []byte) bool {
+func (h *PullMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = aliasString(val)
@@ -4489,27 +4174,27 @@ func (h *PullMessageRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.LiteTopic = aliasString(val)
 	case 3:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 4:
-		return setInt(&h.QueueOffset, val)
+		return setInt(&h.QueueOffset, nil, val)
 	case 5:
-		return setInt(&h.MaxMsgNums, val)
+		return setInt(&h.MaxMsgNums, nil, val)
 	case 6:
-		return setInt(&h.SysFlag, val)
+		return setInt(&h.SysFlag, nil, val)
 	case 7:
-		return setInt(&h.CommitOffset, val)
+		return setInt(&h.CommitOffset, nil, val)
 	case 8:
-		return setInt(&h.SuspendTimeoutMillis, val)
+		return setInt(&h.SuspendTimeoutMillis, nil, val)
 	case 9:
 		h.Subscription = aliasString(val)
 	case 10:
-		return setInt(&h.SubVersion, val)
+		return setInt(&h.SubVersion, nil, val)
 	case 11:
 		h.ExpressionType = aliasString(val)
 	case 12:
-		return setOptInt(&h.MaxMsgBytes, val)
+		return setOptInt(&h.MaxMsgBytes, nil, val)
 	case 13:
-		return setOptInt(&h.RequestSource, val)
+		return setOptInt(&h.RequestSource, nil, val)
 	case 14:
 		h.ProxyFrowardClientID = aliasString(val)
 	case 15:
@@ -4523,15 +4208,12 @@ func (h *PullMessageRequest) SetAt(i int, val []byte) bool {
 	case 19:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *PullMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *PullMessageRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "topic", "liteTopic", "queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset", "suspendTimeoutMillis", "subscription", "subVersion", "expressionType", "maxMsgBytes", "requestSource", "proxyFrowardClientId", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4575,58 +4257,55 @@ func (h *PullMessageRequest) Clone() PullMessageRequest {
 	return c
 }
 
-// IndexOf implements Indexed.
-func (h *PullMessageResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *PullMessageResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "suggestWhichBrokerId":
-		return 0
+		return setInt(&h.SuggestWhichBrokerID, key, val)
 	case "nextBeginOffset":
-		return 1
+		return setInt(&h.NextBeginOffset, key, val)
 	case "minOffset":
-		return 2
+		return setInt(&h.MinOffset, key, val)
 	case "maxOffset":
-		return 3
+		return setInt(&h.MaxOffset, key, val)
 	case "offsetDelta":
-		return 4
+		return setOptInt(&h.OffsetDelta, key, val)
 	case "topicSysFlag":
-		return 5
+		return setOptInt(&h.TopicSysFlag, key, val)
 	case "groupSysFlag":
-		return 6
+		return setOptInt(&h.GroupSysFlag, key, val)
 	case "forbiddenType":
-		return 7
+		return setOptInt(&h.ForbiddenType, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *PullMessageResponse) SetAt(i int, val []byte) bool {
+func (h *PullMessageResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.SuggestWhichBrokerID, val)
+		return setInt(&h.SuggestWhichBrokerID, nil, val)
 	case 1:
-		return setInt(&h.NextBeginOffset, val)
+		return setInt(&h.NextBeginOffset, nil, val)
 	case 2:
-		return setInt(&h.MinOffset, val)
+		return setInt(&h.MinOffset, nil, val)
 	case 3:
-		return setInt(&h.MaxOffset, val)
+		return setInt(&h.MaxOffset, nil, val)
 	case 4:
-		return setOptInt(&h.OffsetDelta, val)
+		return setOptInt(&h.OffsetDelta, nil, val)
 	case 5:
-		return setOptInt(&h.TopicSysFlag, val)
+		return setOptInt(&h.TopicSysFlag, nil, val)
 	case 6:
-		return setOptInt(&h.GroupSysFlag, val)
+		return setOptInt(&h.GroupSysFlag, nil, val)
 	case 7:
-		return setOptInt(&h.ForbiddenType, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *PullMessageResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setOptInt(&h.ForbiddenType, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *PullMessageResponse) IndexOf(key []byte) int {
+	return indexOf(key, "suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "offsetDelta", "topicSysFlag", "groupSysFlag", "forbiddenType")
 }
 
 // AppendFields implements Appender.
@@ -4644,40 +4323,40 @@ func (h *PullMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PullMessageResponse) Reset() { *h = PullMessageResponse{} }
 
-// IndexOf implements Indexed.
-func (h *QueryConsumerOffsetRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QueryConsumerOffsetRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = aliasString(val)
 	case "topic":
-		return 1
+		h.Topic = aliasString(val)
 	case "queueId":
-		return 2
+		return setInt(&h.QueueID, key, val)
 	case "setZeroIfNotFound":
-		return 3
+		h.SetZeroIfNotFound = parseOptBool(val)
 	case "ns":
-		return 4
+		h.NS = aliasString(val)
 	case "nsd":
-		return 5
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 6
+		h.BName = aliasString(val)
 	case "oway":
-		return 7
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 8
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QueryConsumerOffsetRequest) SetAt(i int, val []byte) bool {
+func (h *QueryConsumerOffsetRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = aliasString(val)
 	case 1:
 		h.Topic = aliasString(val)
 	case 2:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 3:
 		h.SetZeroIfNotFound = parseOptBool(val)
 	case 4:
@@ -4691,15 +4370,12 @@ func (h *QueryConsumerOffsetRequest) SetAt(i int, val []byte) bool {
 	case 8:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *QueryConsumerOffsetRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *QueryConsumerOffsetRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "topic", "queueId", "setZeroIfNotFound", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4728,31 +4404,26 @@ func (h *QueryConsumerOffsetRequest) Clone() QueryConsumerOffsetRequest {
 	return c
 }
 
-// IndexOf implements Indexed.
-func (h *QueryConsumerOffsetResponse) IndexOf(key []byte) int {
-	switch string(key) {
-	case "offset":
-		return 0
-	}
-	return -1
-}
-
-// SetAt implements Indexed.
-func (h *QueryConsumerOffsetResponse) SetAt(i int, val []byte) bool {
-	switch i {
-	case 0:
-		return setInt(&h.Offset, val)
-	}
-	return true
-}
-
 // SetField implements Setter.
 func (h *QueryConsumerOffsetResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+	switch string(key) {
+	case "offset":
+		return setInt(&h.Offset, key, val)
 	}
 	return nil
 }
+
+// SetAt implements Indexed.
+func (h *QueryConsumerOffsetResponse) SetAt(i int, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.Offset, nil, val)
+	}
+	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *QueryConsumerOffsetResponse) IndexOf(key []byte) int { return indexOf(key, "offset") }
 
 // AppendFields implements Appender.
 func (h *QueryConsumerOffsetResponse) AppendFields(w *Writer) {
@@ -4762,42 +4433,42 @@ func (h *QueryConsumerOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryConsumerOffsetResponse) Reset() { *h = QueryConsumerOffsetResponse{} }
 
-// IndexOf implements Indexed.
-func (h *UpdateConsumerOffsetRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *UpdateConsumerOffsetRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = aliasString(val)
 	case "topic":
-		return 1
+		h.Topic = aliasString(val)
 	case "queueId":
-		return 2
+		return setOptInt(&h.QueueID, key, val)
 	case "commitOffset":
-		return 3
+		return setOptInt(&h.CommitOffset, key, val)
 	case "ns":
-		return 4
+		h.NS = aliasString(val)
 	case "nsd":
-		return 5
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 6
+		h.BName = aliasString(val)
 	case "oway":
-		return 7
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 8
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *UpdateConsumerOffsetRequest) SetAt(i int, val []byte) bool {
+func (h *UpdateConsumerOffsetRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = aliasString(val)
 	case 1:
 		h.Topic = aliasString(val)
 	case 2:
-		return setOptInt(&h.QueueID, val)
+		return setOptInt(&h.QueueID, nil, val)
 	case 3:
-		return setOptInt(&h.CommitOffset, val)
+		return setOptInt(&h.CommitOffset, nil, val)
 	case 4:
 		h.NS = aliasString(val)
 	case 5:
@@ -4809,15 +4480,12 @@ func (h *UpdateConsumerOffsetRequest) SetAt(i int, val []byte) bool {
 	case 8:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *UpdateConsumerOffsetRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *UpdateConsumerOffsetRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "topic", "queueId", "commitOffset", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4846,36 +4514,36 @@ func (h *UpdateConsumerOffsetRequest) Clone() UpdateConsumerOffsetRequest {
 	return c
 }
 
-// IndexOf implements Indexed.
-func (h *GetMaxOffsetRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetMaxOffsetRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = aliasString(val)
 	case "queueId":
-		return 1
+		return setInt(&h.QueueID, key, val)
 	case "committed":
-		return 2
+		h.Committed = parseOptBool(val)
 	case "ns":
-		return 3
+		h.NS = aliasString(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = aliasString(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 7
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetMaxOffsetRequest) SetAt(i int, val []byte) bool {
+func (h *GetMaxOffsetRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = aliasString(val)
 	case 1:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 2:
 		h.Committed = parseOptBool(val)
 	case 3:
@@ -4889,15 +4557,12 @@ func (h *GetMaxOffsetRequest) SetAt(i int, val []byte) bool {
 	case 7:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetMaxOffsetRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetMaxOffsetRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "queueId", "committed", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4924,31 +4589,26 @@ func (h *GetMaxOffsetRequest) Clone() GetMaxOffsetRequest {
 	return c
 }
 
-// IndexOf implements Indexed.
-func (h *GetMaxOffsetResponse) IndexOf(key []byte) int {
-	switch string(key) {
-	case "offset":
-		return 0
-	}
-	return -1
-}
-
-// SetAt implements Indexed.
-func (h *GetMaxOffsetResponse) SetAt(i int, val []byte) bool {
-	switch i {
-	case 0:
-		return setInt(&h.Offset, val)
-	}
-	return true
-}
-
 // SetField implements Setter.
 func (h *GetMaxOffsetResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+	switch string(key) {
+	case "offset":
+		return setInt(&h.Offset, key, val)
 	}
 	return nil
 }
+
+// SetAt implements Indexed.
+func (h *GetMaxOffsetResponse) SetAt(i int, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.Offset, nil, val)
+	}
+	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *GetMaxOffsetResponse) IndexOf(key []byte) int { return indexOf(key, "offset") }
 
 // AppendFields implements Appender.
 func (h *GetMaxOffsetResponse) AppendFields(w *Writer) {
@@ -4958,34 +4618,34 @@ func (h *GetMaxOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetMaxOffsetResponse) Reset() { *h = GetMaxOffsetResponse{} }
 
-// IndexOf implements Indexed.
-func (h *GetMinOffsetRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetMinOffsetRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = aliasString(val)
 	case "queueId":
-		return 1
+		return setInt(&h.QueueID, key, val)
 	case "ns":
-		return 2
+		h.NS = aliasString(val)
 	case "nsd":
-		return 3
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 4
+		h.BName = aliasString(val)
 	case "oway":
-		return 5
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 6
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetMinOffsetRequest) SetAt(i int, val []byte) bool {
+func (h *GetMinOffsetRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = aliasString(val)
 	case 1:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 2:
 		h.NS = aliasString(val)
 	case 3:
@@ -4997,15 +4657,12 @@ func (h *GetMinOffsetRequest) SetAt(i int, val []byte) bool {
 	case 6:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetMinOffsetRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetMinOffsetRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "queueId", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5031,31 +4688,26 @@ func (h *GetMinOffsetRequest) Clone() GetMinOffsetRequest {
 	return c
 }
 
-// IndexOf implements Indexed.
-func (h *GetMinOffsetResponse) IndexOf(key []byte) int {
-	switch string(key) {
-	case "offset":
-		return 0
-	}
-	return -1
-}
-
-// SetAt implements Indexed.
-func (h *GetMinOffsetResponse) SetAt(i int, val []byte) bool {
-	switch i {
-	case 0:
-		return setInt(&h.Offset, val)
-	}
-	return true
-}
-
 // SetField implements Setter.
 func (h *GetMinOffsetResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+	switch string(key) {
+	case "offset":
+		return setInt(&h.Offset, key, val)
 	}
 	return nil
 }
+
+// SetAt implements Indexed.
+func (h *GetMinOffsetResponse) SetAt(i int, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.Offset, nil, val)
+	}
+	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *GetMinOffsetResponse) IndexOf(key []byte) int { return indexOf(key, "offset") }
 
 // AppendFields implements Appender.
 func (h *GetMinOffsetResponse) AppendFields(w *Writer) {
@@ -5065,44 +4717,44 @@ func (h *GetMinOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetMinOffsetResponse) Reset() { *h = GetMinOffsetResponse{} }
 
-// IndexOf implements Indexed.
-func (h *SearchOffsetRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *SearchOffsetRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = aliasString(val)
 	case "liteTopic":
-		return 1
+		h.LiteTopic = aliasString(val)
 	case "queueId":
-		return 2
+		return setInt(&h.QueueID, key, val)
 	case "timestamp":
-		return 3
+		return setInt(&h.Timestamp, key, val)
 	case "boundaryType":
-		return 4
+		h.BoundaryType = aliasString(val)
 	case "ns":
-		return 5
+		h.NS = aliasString(val)
 	case "nsd":
-		return 6
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 7
+		h.BName = aliasString(val)
 	case "oway":
-		return 8
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 9
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *SearchOffsetRequest) SetAt(i int, val []byte) bool {
+func (h *SearchOffsetRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = aliasString(val)
 	case 1:
 		h.LiteTopic = aliasString(val)
 	case 2:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 3:
-		return setInt(&h.Timestamp, val)
+		return setInt(&h.Timestamp, nil, val)
 	case 4:
 		h.BoundaryType = aliasString(val)
 	case 5:
@@ -5116,15 +4768,12 @@ func (h *SearchOffsetRequest) SetAt(i int, val []byte) bool {
 	case 9:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *SearchOffsetRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *SearchOffsetRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "liteTopic", "queueId", "timestamp", "boundaryType", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5155,31 +4804,26 @@ func (h *SearchOffsetRequest) Clone() SearchOffsetRequest {
 	return c
 }
 
-// IndexOf implements Indexed.
-func (h *SearchOffsetResponse) IndexOf(key []byte) int {
-	switch string(key) {
-	case "offset":
-		return 0
-	}
-	return -1
-}
-
-// SetAt implements Indexed.
-func (h *SearchOffsetResponse) SetAt(i int, val []byte) bool {
-	switch i {
-	case 0:
-		return setInt(&h.Offset, val)
-	}
-	return true
-}
-
 // SetField implements Setter.
 func (h *SearchOffsetResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+	switch string(key) {
+	case "offset":
+		return setInt(&h.Offset, key, val)
 	}
 	return nil
 }
+
+// SetAt implements Indexed.
+func (h *SearchOffsetResponse) SetAt(i int, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.Offset, nil, val)
+	}
+	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *SearchOffsetResponse) IndexOf(key []byte) int { return indexOf(key, "offset") }
 
 // AppendFields implements Appender.
 func (h *SearchOffsetResponse) AppendFields(w *Writer) {
@@ -5189,34 +4833,34 @@ func (h *SearchOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SearchOffsetResponse) Reset() { *h = SearchOffsetResponse{} }
 
-// IndexOf implements Indexed.
-func (h *GetEarliestMsgStoretimeRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetEarliestMsgStoretimeRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "queueId":
-		return 1
+		return setInt(&h.QueueID, key, val)
 	case "ns":
-		return 2
+		h.NS = string(val)
 	case "nsd":
-		return 3
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 4
+		h.BName = string(val)
 	case "oway":
-		return 5
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 6
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetEarliestMsgStoretimeRequest) SetAt(i int, val []byte) bool {
+func (h *GetEarliestMsgStoretimeRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 2:
 		h.NS = string(val)
 	case 3:
@@ -5228,15 +4872,12 @@ func (h *GetEarliestMsgStoretimeRequest) SetAt(i int, val []byte) bool {
 	case 6:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetEarliestMsgStoretimeRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetEarliestMsgStoretimeRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "queueId", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5253,31 +4894,26 @@ func (h *GetEarliestMsgStoretimeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetEarliestMsgStoretimeRequest) Reset() { *h = GetEarliestMsgStoretimeRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetEarliestMsgStoretimeResponse) IndexOf(key []byte) int {
-	switch string(key) {
-	case "timestamp":
-		return 0
-	}
-	return -1
-}
-
-// SetAt implements Indexed.
-func (h *GetEarliestMsgStoretimeResponse) SetAt(i int, val []byte) bool {
-	switch i {
-	case 0:
-		return setInt(&h.Timestamp, val)
-	}
-	return true
-}
-
 // SetField implements Setter.
 func (h *GetEarliestMsgStoretimeResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+	switch string(key) {
+	case "timestamp":
+		return setInt(&h.Timestamp, key, val)
 	}
 	return nil
 }
+
+// SetAt implements Indexed.
+func (h *GetEarliestMsgStoretimeResponse) SetAt(i int, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.Timestamp, nil, val)
+	}
+	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *GetEarliestMsgStoretimeResponse) IndexOf(key []byte) int { return indexOf(key, "timestamp") }
 
 // AppendFields implements Appender.
 func (h *GetEarliestMsgStoretimeResponse) AppendFields(w *Writer) {
@@ -5287,52 +4923,52 @@ func (h *GetEarliestMsgStoretimeResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetEarliestMsgStoretimeResponse) Reset() { *h = GetEarliestMsgStoretimeResponse{} }
 
-// IndexOf implements Indexed.
-func (h *QueryMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QueryMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "key":
-		return 1
+		h.Key = string(val)
 	case "maxNum":
-		return 2
+		return setInt(&h.MaxNum, key, val)
 	case "beginTimestamp":
-		return 3
+		return setInt(&h.BeginTimestamp, key, val)
 	case "endTimestamp":
-		return 4
+		return setInt(&h.EndTimestamp, key, val)
 	case "indexType":
-		return 5
+		h.IndexType = string(val)
 	case "lastKey":
-		return 6
+		h.LastKey = string(val)
 	case "_UNIQUE_KEY_QUERY":
-		return 7
+		h.UniqueKeyQuery = parseOptBool(val)
 	case "ns":
-		return 8
+		h.NS = string(val)
 	case "nsd":
-		return 9
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 10
+		h.BName = string(val)
 	case "oway":
-		return 11
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 12
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QueryMessageRequest) SetAt(i int, val []byte) bool {
+func (h *QueryMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
 		h.Key = string(val)
 	case 2:
-		return setInt(&h.MaxNum, val)
+		return setInt(&h.MaxNum, nil, val)
 	case 3:
-		return setInt(&h.BeginTimestamp, val)
+		return setInt(&h.BeginTimestamp, nil, val)
 	case 4:
-		return setInt(&h.EndTimestamp, val)
+		return setInt(&h.EndTimestamp, nil, val)
 	case 5:
 		h.IndexType = string(val)
 	case 6:
@@ -5350,15 +4986,12 @@ func (h *QueryMessageRequest) SetAt(i int, val []byte) bool {
 	case 12:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *QueryMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *QueryMessageRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "key", "maxNum", "beginTimestamp", "endTimestamp", "indexType", "lastKey", "_UNIQUE_KEY_QUERY", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5381,34 +5014,31 @@ func (h *QueryMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryMessageRequest) Reset() { *h = QueryMessageRequest{} }
 
-// IndexOf implements Indexed.
-func (h *QueryMessageResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QueryMessageResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "indexLastUpdateTimestamp":
-		return 0
+		return setInt(&h.IndexLastUpdateTimestamp, key, val)
 	case "indexLastUpdatePhyoffset":
-		return 1
+		return setInt(&h.IndexLastUpdatePhyoffset, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QueryMessageResponse) SetAt(i int, val []byte) bool {
+func (h *QueryMessageResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.IndexLastUpdateTimestamp, val)
+		return setInt(&h.IndexLastUpdateTimestamp, nil, val)
 	case 1:
-		return setInt(&h.IndexLastUpdatePhyoffset, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *QueryMessageResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.IndexLastUpdatePhyoffset, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *QueryMessageResponse) IndexOf(key []byte) int {
+	return indexOf(key, "indexLastUpdateTimestamp", "indexLastUpdatePhyoffset")
 }
 
 // AppendFields implements Appender.
@@ -5420,35 +5050,30 @@ func (h *QueryMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryMessageResponse) Reset() { *h = QueryMessageResponse{} }
 
-// IndexOf implements Indexed.
-func (h *ViewMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ViewMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "offset":
-		return 1
+		return setInt(&h.Offset, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ViewMessageRequest) SetAt(i int, val []byte) bool {
+func (h *ViewMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
-		return setInt(&h.Offset, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *ViewMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.Offset, nil, val)
 	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *ViewMessageRequest) IndexOf(key []byte) int { return indexOf(key, "topic", "offset") }
 
 // AppendFields implements Appender.
 func (h *ViewMessageRequest) AppendFields(w *Writer) {
@@ -5459,44 +5084,44 @@ func (h *ViewMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ViewMessageRequest) Reset() { *h = ViewMessageRequest{} }
 
-// IndexOf implements Indexed.
-func (h *QueryConsumeQueueRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QueryConsumeQueueRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "queueId":
-		return 1
+		return setInt(&h.QueueID, key, val)
 	case "index":
-		return 2
+		return setInt(&h.Index, key, val)
 	case "count":
-		return 3
+		return setInt(&h.Count, key, val)
 	case "consumerGroup":
-		return 4
+		h.ConsumerGroup = string(val)
 	case "ns":
-		return 5
+		h.NS = string(val)
 	case "nsd":
-		return 6
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 7
+		h.BName = string(val)
 	case "oway":
-		return 8
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 9
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QueryConsumeQueueRequest) SetAt(i int, val []byte) bool {
+func (h *QueryConsumeQueueRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 2:
-		return setInt(&h.Index, val)
+		return setInt(&h.Index, nil, val)
 	case 3:
-		return setInt(&h.Count, val)
+		return setInt(&h.Count, nil, val)
 	case 4:
 		h.ConsumerGroup = string(val)
 	case 5:
@@ -5510,15 +5135,12 @@ func (h *QueryConsumeQueueRequest) SetAt(i int, val []byte) bool {
 	case 9:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *QueryConsumeQueueRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *QueryConsumeQueueRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "queueId", "index", "count", "consumerGroup", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5538,31 +5160,31 @@ func (h *QueryConsumeQueueRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryConsumeQueueRequest) Reset() { *h = QueryConsumeQueueRequest{} }
 
-// IndexOf implements Indexed.
-func (h *QueryCorrectionOffset) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QueryCorrectionOffset) SetField(key, val []byte) error {
 	switch string(key) {
 	case "filterGroups":
-		return 0
+		h.FilterGroups = string(val)
 	case "compareGroup":
-		return 1
+		h.CompareGroup = string(val)
 	case "topic":
-		return 2
+		h.Topic = string(val)
 	case "ns":
-		return 3
+		h.NS = string(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = string(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 7
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QueryCorrectionOffset) SetAt(i int, val []byte) bool {
+func (h *QueryCorrectionOffset) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.FilterGroups = string(val)
@@ -5581,15 +5203,12 @@ func (h *QueryCorrectionOffset) SetAt(i int, val []byte) bool {
 	case 7:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *QueryCorrectionOffset) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *QueryCorrectionOffset) IndexOf(key []byte) int {
+	return indexOf(key, "filterGroups", "compareGroup", "topic", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5607,29 +5226,29 @@ func (h *QueryCorrectionOffset) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryCorrectionOffset) Reset() { *h = QueryCorrectionOffset{} }
 
-// IndexOf implements Indexed.
-func (h *QueryConsumeTimeSpanRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QueryConsumeTimeSpanRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "group":
-		return 1
+		h.Group = string(val)
 	case "ns":
-		return 2
+		h.NS = string(val)
 	case "nsd":
-		return 3
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 4
+		h.BName = string(val)
 	case "oway":
-		return 5
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 6
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QueryConsumeTimeSpanRequest) SetAt(i int, val []byte) bool {
+func (h *QueryConsumeTimeSpanRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -5646,15 +5265,12 @@ func (h *QueryConsumeTimeSpanRequest) SetAt(i int, val []byte) bool {
 	case 6:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *QueryConsumeTimeSpanRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *QueryConsumeTimeSpanRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "group", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5671,27 +5287,27 @@ func (h *QueryConsumeTimeSpanRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryConsumeTimeSpanRequest) Reset() { *h = QueryConsumeTimeSpanRequest{} }
 
-// IndexOf implements Indexed.
-func (h *QueryTopicConsumeByWhoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QueryTopicConsumeByWhoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 5
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QueryTopicConsumeByWhoRequest) SetAt(i int, val []byte) bool {
+func (h *QueryTopicConsumeByWhoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -5706,15 +5322,12 @@ func (h *QueryTopicConsumeByWhoRequest) SetAt(i int, val []byte) bool {
 	case 5:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *QueryTopicConsumeByWhoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *QueryTopicConsumeByWhoRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5730,25 +5343,25 @@ func (h *QueryTopicConsumeByWhoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryTopicConsumeByWhoRequest) Reset() { *h = QueryTopicConsumeByWhoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *QueryTopicsByConsumerRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QueryTopicsByConsumerRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "group":
-		return 0
+		h.Group = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QueryTopicsByConsumerRequest) SetAt(i int, val []byte) bool {
+func (h *QueryTopicsByConsumerRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -5761,15 +5374,12 @@ func (h *QueryTopicsByConsumerRequest) SetAt(i int, val []byte) bool {
 	case 4:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *QueryTopicsByConsumerRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *QueryTopicsByConsumerRequest) IndexOf(key []byte) int {
+	return indexOf(key, "group", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -5784,29 +5394,29 @@ func (h *QueryTopicsByConsumerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryTopicsByConsumerRequest) Reset() { *h = QueryTopicsByConsumerRequest{} }
 
-// IndexOf implements Indexed.
-func (h *QuerySubscriptionByConsumerRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *QuerySubscriptionByConsumerRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "group":
-		return 0
+		h.Group = string(val)
 	case "topic":
-		return 1
+		h.Topic = string(val)
 	case "ns":
-		return 2
+		h.NS = string(val)
 	case "nsd":
-		return 3
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 4
+		h.BName = string(val)
 	case "oway":
-		return 5
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 6
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *QuerySubscriptionByConsumerRequest) SetAt(i int, val []byte) bool {
+func (h *QuerySubscriptionByConsumerRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -5823,15 +5433,12 @@ func (h *QuerySubscriptionByConsumerRequest) SetAt(i int, val []byte) bool {
 	case 6:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *QuerySubscriptionByConsumerRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *QuerySubscriptionByConsumerRequest) IndexOf(key []byte) int {
+	return indexOf(key, "group", "topic", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5848,27 +5455,27 @@ func (h *QuerySubscriptionByConsumerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QuerySubscriptionByConsumerRequest) Reset() { *h = QuerySubscriptionByConsumerRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetTopicStatsInfoRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetTopicStatsInfoRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 5
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetTopicStatsInfoRequest) SetAt(i int, val []byte) bool {
+func (h *GetTopicStatsInfoRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -5883,15 +5490,12 @@ func (h *GetTopicStatsInfoRequest) SetAt(i int, val []byte) bool {
 	case 5:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetTopicStatsInfoRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetTopicStatsInfoRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5907,31 +5511,31 @@ func (h *GetTopicStatsInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetTopicStatsInfoRequest) Reset() { *h = GetTopicStatsInfoRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetConsumeStatsRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetConsumeStatsRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "consumerGroup":
-		return 0
+		h.ConsumerGroup = string(val)
 	case "topic":
-		return 1
+		h.Topic = string(val)
 	case "topicList":
-		return 2
+		h.TopicList = string(val)
 	case "ns":
-		return 3
+		h.NS = string(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = string(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 7
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetConsumeStatsRequest) SetAt(i int, val []byte) bool {
+func (h *GetConsumeStatsRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -5950,15 +5554,12 @@ func (h *GetConsumeStatsRequest) SetAt(i int, val []byte) bool {
 	case 7:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetConsumeStatsRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetConsumeStatsRequest) IndexOf(key []byte) int {
+	return indexOf(key, "consumerGroup", "topic", "topicList", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5976,31 +5577,26 @@ func (h *GetConsumeStatsRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumeStatsRequest) Reset() { *h = GetConsumeStatsRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetConsumeStatsInBroker) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetConsumeStatsInBroker) SetField(key, val []byte) error {
 	switch string(key) {
 	case "isOrder":
-		return 0
+		h.IsOrder = parseBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetConsumeStatsInBroker) SetAt(i int, val []byte) bool {
+func (h *GetConsumeStatsInBroker) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.IsOrder = parseBool(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetConsumeStatsInBroker) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *GetConsumeStatsInBroker) IndexOf(key []byte) int { return indexOf(key, "isOrder") }
 
 // AppendFields implements Appender.
 func (h *GetConsumeStatsInBroker) AppendFields(w *Writer) {
@@ -6010,34 +5606,31 @@ func (h *GetConsumeStatsInBroker) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumeStatsInBroker) Reset() { *h = GetConsumeStatsInBroker{} }
 
-// IndexOf implements Indexed.
-func (h *ViewBrokerStatsDataRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ViewBrokerStatsDataRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "statsName":
-		return 0
+		h.StatsName = string(val)
 	case "statsKey":
-		return 1
+		h.StatsKey = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ViewBrokerStatsDataRequest) SetAt(i int, val []byte) bool {
+func (h *ViewBrokerStatsDataRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.StatsName = string(val)
 	case 1:
 		h.StatsKey = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ViewBrokerStatsDataRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ViewBrokerStatsDataRequest) IndexOf(key []byte) int {
+	return indexOf(key, "statsName", "statsKey")
 }
 
 // AppendFields implements Appender.
@@ -6049,31 +5642,31 @@ func (h *ViewBrokerStatsDataRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ViewBrokerStatsDataRequest) Reset() { *h = ViewBrokerStatsDataRequest{} }
 
-// IndexOf implements Indexed.
-func (h *CloneGroupOffsetRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *CloneGroupOffsetRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "srcGroup":
-		return 0
+		h.SrcGroup = string(val)
 	case "destGroup":
-		return 1
+		h.DestGroup = string(val)
 	case "topic":
-		return 2
+		h.Topic = string(val)
 	case "offline":
-		return 3
+		h.Offline = parseBool(val)
 	case "ns":
-		return 4
+		h.NS = string(val)
 	case "nsd":
-		return 5
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 6
+		h.BName = string(val)
 	case "oway":
-		return 7
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *CloneGroupOffsetRequest) SetAt(i int, val []byte) bool {
+func (h *CloneGroupOffsetRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.SrcGroup = string(val)
@@ -6092,15 +5685,12 @@ func (h *CloneGroupOffsetRequest) SetAt(i int, val []byte) bool {
 	case 7:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *CloneGroupOffsetRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *CloneGroupOffsetRequest) IndexOf(key []byte) int {
+	return indexOf(key, "srcGroup", "destGroup", "topic", "offline", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -6118,23 +5708,23 @@ func (h *CloneGroupOffsetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CloneGroupOffsetRequest) Reset() { *h = CloneGroupOffsetRequest{} }
 
-// IndexOf implements Indexed.
-func (h *RpcRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *RpcRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "ns":
-		return 0
+		h.NS = string(val)
 	case "nsd":
-		return 1
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 2
+		h.BName = string(val)
 	case "oway":
-		return 3
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *RpcRequest) SetAt(i int, val []byte) bool {
+func (h *RpcRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -6145,16 +5735,11 @@ func (h *RpcRequest) SetAt(i int, val []byte) bool {
 	case 3:
 		h.Oway = parseOptBool(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *RpcRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *RpcRequest) IndexOf(key []byte) int { return indexOf(key, "ns", "nsd", "bname", "oway") }
 
 // AppendFields implements Appender.
 func (h *RpcRequest) AppendFields(w *Writer) {
@@ -6167,25 +5752,25 @@ func (h *RpcRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RpcRequest) Reset() { *h = RpcRequest{} }
 
-// IndexOf implements Indexed.
-func (h *TopicRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *TopicRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "ns":
-		return 0
+		h.NS = string(val)
 	case "nsd":
-		return 1
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 2
+		h.BName = string(val)
 	case "oway":
-		return 3
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 4
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *TopicRequest) SetAt(i int, val []byte) bool {
+func (h *TopicRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -6198,15 +5783,12 @@ func (h *TopicRequest) SetAt(i int, val []byte) bool {
 	case 4:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *TopicRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *TopicRequest) IndexOf(key []byte) int {
+	return indexOf(key, "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -6221,51 +5803,51 @@ func (h *TopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *TopicRequest) Reset() { *h = TopicRequest{} }
 
-// IndexOf implements Indexed.
-func (h *SendMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *SendMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "producerGroup", "a":
-		return 0
+		h.ProducerGroup = aliasString(val)
 	case "topic", "b":
-		return 1
+		h.Topic = aliasString(val)
 	case "defaultTopic", "c":
-		return 2
+		h.DefaultTopic = aliasString(val)
 	case "defaultTopicQueueNums", "d":
-		return 3
+		return setInt(&h.DefaultTopicQueueNums, key, val)
 	case "queueId", "e":
-		return 4
+		return setInt(&h.QueueID, key, val)
 	case "sysFlag", "f":
-		return 5
+		return setInt(&h.SysFlag, key, val)
 	case "bornTimestamp", "g":
-		return 6
+		return setInt(&h.BornTimestamp, key, val)
 	case "flag", "h":
-		return 7
+		return setInt(&h.Flag, key, val)
 	case "properties", "i":
-		return 8
+		h.Properties = aliasString(val)
 	case "reconsumeTimes", "j":
-		return 9
+		return setOptInt(&h.ReconsumeTimes, key, val)
 	case "unitMode", "k":
-		return 10
+		h.UnitMode = parseOptBool(val)
 	case "maxReconsumeTimes", "l":
-		return 11
+		return setOptInt(&h.MaxReconsumeTimes, key, val)
 	case "batch", "m":
-		return 12
+		h.Batch = parseOptBool(val)
 	case "ns":
-		return 13
+		h.NS = aliasString(val)
 	case "nsd":
-		return 14
+		h.NSD = parseOptBool(val)
 	case "bname", "n":
-		return 15
+		h.BName = aliasString(val)
 	case "oway":
-		return 16
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 17
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *SendMessageRequest) SetAt(i int, val []byte) bool {
+func (h *SendMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ProducerGroup = aliasString(val)
@@ -6274,23 +5856,23 @@ func (h *SendMessageRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.DefaultTopic = aliasString(val)
 	case 3:
-		return setInt(&h.DefaultTopicQueueNums, val)
+		return setInt(&h.DefaultTopicQueueNums, nil, val)
 	case 4:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 5:
-		return setInt(&h.SysFlag, val)
+		return setInt(&h.SysFlag, nil, val)
 	case 6:
-		return setInt(&h.BornTimestamp, val)
+		return setInt(&h.BornTimestamp, nil, val)
 	case 7:
-		return setInt(&h.Flag, val)
+		return setInt(&h.Flag, nil, val)
 	case 8:
 		h.Properties = aliasString(val)
 	case 9:
-		return setOptInt(&h.ReconsumeTimes, val)
+		return setOptInt(&h.ReconsumeTimes, nil, val)
 	case 10:
 		h.UnitMode = parseOptBool(val)
 	case 11:
-		return setOptInt(&h.MaxReconsumeTimes, val)
+		return setOptInt(&h.MaxReconsumeTimes, nil, val)
 	case 12:
 		h.Batch = parseOptBool(val)
 	case 13:
@@ -6304,15 +5886,12 @@ func (h *SendMessageRequest) SetAt(i int, val []byte) bool {
 	case 17:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *SendMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *SendMessageRequest) IndexOf(key []byte) int {
+	return indexOf(key, "producerGroup,a", "topic,b", "defaultTopic,c", "defaultTopicQueueNums,d", "queueId,e", "sysFlag,f", "bornTimestamp,g", "flag,h", "properties,i", "reconsumeTimes,j", "unitMode,k", "maxReconsumeTimes,l", "batch,m", "ns", "nsd", "bname,n", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -6352,51 +5931,51 @@ func (h *SendMessageRequest) Clone() SendMessageRequest {
 	return c
 }
 
-// IndexOf implements Indexed.
-func (h *SendMessageRequestV2) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *SendMessageRequestV2) SetField(key, val []byte) error {
 	switch string(key) {
 	case "a", "producerGroup":
-		return 0
+		h.ProducerGroup = aliasString(val)
 	case "b", "topic":
-		return 1
+		h.Topic = aliasString(val)
 	case "c", "defaultTopic":
-		return 2
+		h.DefaultTopic = aliasString(val)
 	case "d", "defaultTopicQueueNums":
-		return 3
+		return setInt(&h.DefaultTopicQueueNums, key, val)
 	case "e", "queueId":
-		return 4
+		return setInt(&h.QueueID, key, val)
 	case "f", "sysFlag":
-		return 5
+		return setInt(&h.SysFlag, key, val)
 	case "g", "bornTimestamp":
-		return 6
+		return setInt(&h.BornTimestamp, key, val)
 	case "h", "flag":
-		return 7
+		return setInt(&h.Flag, key, val)
 	case "i", "properties":
-		return 8
+		h.Properties = aliasString(val)
 	case "j", "reconsumeTimes":
-		return 9
+		return setOptInt(&h.ReconsumeTimes, key, val)
 	case "k", "unitMode":
-		return 10
+		h.UnitMode = parseOptBool(val)
 	case "l", "maxReconsumeTimes":
-		return 11
+		return setOptInt(&h.MaxReconsumeTimes, key, val)
 	case "m", "batch":
-		return 12
+		h.Batch = parseOptBool(val)
 	case "ns":
-		return 13
+		h.NS = aliasString(val)
 	case "nsd":
-		return 14
+		h.NSD = parseOptBool(val)
 	case "n", "bname":
-		return 15
+		h.BName = aliasString(val)
 	case "oway":
-		return 16
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 17
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *SendMessageRequestV2) SetAt(i int, val []byte) bool {
+func (h *SendMessageRequestV2) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ProducerGroup = aliasString(val)
@@ -6405,23 +5984,23 @@ func (h *SendMessageRequestV2) SetAt(i int, val []byte) bool {
 	case 2:
 		h.DefaultTopic = aliasString(val)
 	case 3:
-		return setInt(&h.DefaultTopicQueueNums, val)
+		return setInt(&h.DefaultTopicQueueNums, nil, val)
 	case 4:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 5:
-		return setInt(&h.SysFlag, val)
+		return setInt(&h.SysFlag, nil, val)
 	case 6:
-		return setInt(&h.BornTimestamp, val)
+		return setInt(&h.BornTimestamp, nil, val)
 	case 7:
-		return setInt(&h.Flag, val)
+		return setInt(&h.Flag, nil, val)
 	case 8:
 		h.Properties = aliasString(val)
 	case 9:
-		return setOptInt(&h.ReconsumeTimes, val)
+		return setOptInt(&h.ReconsumeTimes, nil, val)
 	case 10:
 		h.UnitMode = parseOptBool(val)
 	case 11:
-		return setOptInt(&h.MaxReconsumeTimes, val)
+		return setOptInt(&h.MaxReconsumeTimes, nil, val)
 	case 12:
 		h.Batch = parseOptBool(val)
 	case 13:
@@ -6435,15 +6014,12 @@ func (h *SendMessageRequestV2) SetAt(i int, val []byte) bool {
 	case 17:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *SendMessageRequestV2) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *SendMessageRequestV2) IndexOf(key []byte) int {
+	return indexOf(key, "a,producerGroup", "b,topic", "c,defaultTopic", "d,defaultTopicQueueNums", "e,queueId", "f,sysFlag", "g,bornTimestamp", "h,flag", "i,properties", "j,reconsumeTimes", "k,unitMode", "l,maxReconsumeTimes", "m,batch", "ns", "nsd", "n,bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -6483,38 +6059,38 @@ func (h *SendMessageRequestV2) Clone() SendMessageRequestV2 {
 	return c
 }
 
-// IndexOf implements Indexed.
-func (h *SendMessageResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *SendMessageResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "msgId":
-		return 0
+		h.MsgID = string(val)
 	case "queueId":
-		return 1
+		return setInt(&h.QueueID, key, val)
 	case "queueOffset":
-		return 2
+		return setInt(&h.QueueOffset, key, val)
 	case "transactionId":
-		return 3
+		h.TransactionID = string(val)
 	case "batchUniqId":
-		return 4
+		h.BatchUniqID = string(val)
 	case "recallHandle":
-		return 5
+		h.RecallHandle = string(val)
 	case "MSG_REGION":
-		return 6
+		h.MsgRegion = string(val)
 	case "TRACE_ON":
-		return 7
+		h.TraceOn = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *SendMessageResponse) SetAt(i int, val []byte) bool {
+func (h *SendMessageResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.MsgID = string(val)
 	case 1:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 2:
-		return setInt(&h.QueueOffset, val)
+		return setInt(&h.QueueOffset, nil, val)
 	case 3:
 		h.TransactionID = string(val)
 	case 4:
@@ -6526,15 +6102,12 @@ func (h *SendMessageResponse) SetAt(i int, val []byte) bool {
 	case 7:
 		h.TraceOn = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *SendMessageResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *SendMessageResponse) IndexOf(key []byte) int {
+	return indexOf(key, "msgId", "queueId", "queueOffset", "transactionId", "batchUniqId", "recallHandle", "MSG_REGION", "TRACE_ON")
 }
 
 // AppendFields implements Appender.
@@ -6552,35 +6125,30 @@ func (h *SendMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SendMessageResponse) Reset() { *h = SendMessageResponse{} }
 
-// IndexOf implements Indexed.
-func (h *SendContext) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *SendContext) SetField(key, val []byte) error {
 	switch string(key) {
 	case "MSG_REGION":
-		return 0
+		h.MsgRegion = string(val)
 	case "TRACE_ON":
-		return 1
+		h.TraceOn = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *SendContext) SetAt(i int, val []byte) bool {
+func (h *SendContext) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.MsgRegion = string(val)
 	case 1:
 		h.TraceOn = parseOptBool(val)
 	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *SendContext) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
 	return nil
 }
+
+// IndexOf implements Indexed.
+func (h *SendContext) IndexOf(key []byte) int { return indexOf(key, "MSG_REGION", "TRACE_ON") }
 
 // AppendFields implements Appender.
 func (h *SendContext) AppendFields(w *Writer) {
@@ -6591,44 +6159,44 @@ func (h *SendContext) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SendContext) Reset() { *h = SendContext{} }
 
-// IndexOf implements Indexed.
-func (h *ConsumerSendMsgBackRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ConsumerSendMsgBackRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "offset":
-		return 0
+		return setInt(&h.Offset, key, val)
 	case "group":
-		return 1
+		h.Group = string(val)
 	case "delayLevel":
-		return 2
+		return setInt(&h.DelayLevel, key, val)
 	case "originMsgId":
-		return 3
+		h.OriginMsgID = string(val)
 	case "originTopic":
-		return 4
+		h.OriginTopic = string(val)
 	case "unitMode":
-		return 5
+		h.UnitMode = parseBool(val)
 	case "maxReconsumeTimes":
-		return 6
+		return setOptInt(&h.MaxReconsumeTimes, key, val)
 	case "ns":
-		return 7
+		h.NS = string(val)
 	case "nsd":
-		return 8
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 9
+		h.BName = string(val)
 	case "oway":
-		return 10
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ConsumerSendMsgBackRequest) SetAt(i int, val []byte) bool {
+func (h *ConsumerSendMsgBackRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.Offset, val)
+		return setInt(&h.Offset, nil, val)
 	case 1:
 		h.Group = string(val)
 	case 2:
-		return setInt(&h.DelayLevel, val)
+		return setInt(&h.DelayLevel, nil, val)
 	case 3:
 		h.OriginMsgID = string(val)
 	case 4:
@@ -6636,7 +6204,7 @@ func (h *ConsumerSendMsgBackRequest) SetAt(i int, val []byte) bool {
 	case 5:
 		h.UnitMode = parseBool(val)
 	case 6:
-		return setOptInt(&h.MaxReconsumeTimes, val)
+		return setOptInt(&h.MaxReconsumeTimes, nil, val)
 	case 7:
 		h.NS = string(val)
 	case 8:
@@ -6646,15 +6214,12 @@ func (h *ConsumerSendMsgBackRequest) SetAt(i int, val []byte) bool {
 	case 10:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ConsumerSendMsgBackRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ConsumerSendMsgBackRequest) IndexOf(key []byte) int {
+	return indexOf(key, "offset", "group", "delayLevel", "originMsgId", "originTopic", "unitMode", "maxReconsumeTimes", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -6675,50 +6240,50 @@ func (h *ConsumerSendMsgBackRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ConsumerSendMsgBackRequest) Reset() { *h = ConsumerSendMsgBackRequest{} }
 
-// IndexOf implements Indexed.
-func (h *EndTransactionRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *EndTransactionRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "producerGroup":
-		return 1
+		h.ProducerGroup = string(val)
 	case "tranStateTableOffset":
-		return 2
+		return setInt(&h.TranStateTableOffset, key, val)
 	case "commitLogOffset":
-		return 3
+		return setInt(&h.CommitLogOffset, key, val)
 	case "commitOrRollback":
-		return 4
+		return setInt(&h.CommitOrRollback, key, val)
 	case "fromTransactionCheck":
-		return 5
+		h.FromTransactionCheck = parseBool(val)
 	case "msgId":
-		return 6
+		h.MsgID = string(val)
 	case "transactionId":
-		return 7
+		h.TransactionID = string(val)
 	case "ns":
-		return 8
+		h.NS = string(val)
 	case "nsd":
-		return 9
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 10
+		h.BName = string(val)
 	case "oway":
-		return 11
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *EndTransactionRequest) SetAt(i int, val []byte) bool {
+func (h *EndTransactionRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
 		h.ProducerGroup = string(val)
 	case 2:
-		return setInt(&h.TranStateTableOffset, val)
+		return setInt(&h.TranStateTableOffset, nil, val)
 	case 3:
-		return setInt(&h.CommitLogOffset, val)
+		return setInt(&h.CommitLogOffset, nil, val)
 	case 4:
-		return setInt(&h.CommitOrRollback, val)
+		return setInt(&h.CommitOrRollback, nil, val)
 	case 5:
 		h.FromTransactionCheck = parseBool(val)
 	case 6:
@@ -6734,15 +6299,12 @@ func (h *EndTransactionRequest) SetAt(i int, val []byte) bool {
 	case 11:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *EndTransactionRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *EndTransactionRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "producerGroup", "tranStateTableOffset", "commitLogOffset", "commitOrRollback", "fromTransactionCheck", "msgId", "transactionId", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -6764,31 +6326,31 @@ func (h *EndTransactionRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *EndTransactionRequest) Reset() { *h = EndTransactionRequest{} }
 
-// IndexOf implements Indexed.
-func (h *RecallMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *RecallMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "producerGroup":
-		return 0
+		h.ProducerGroup = string(val)
 	case "topic":
-		return 1
+		h.Topic = string(val)
 	case "recallHandle":
-		return 2
+		h.RecallHandle = string(val)
 	case "ns":
-		return 3
+		h.NS = string(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = string(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 7
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *RecallMessageRequest) SetAt(i int, val []byte) bool {
+func (h *RecallMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ProducerGroup = string(val)
@@ -6807,15 +6369,12 @@ func (h *RecallMessageRequest) SetAt(i int, val []byte) bool {
 	case 7:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *RecallMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *RecallMessageRequest) IndexOf(key []byte) int {
+	return indexOf(key, "producerGroup", "topic", "recallHandle", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -6833,21 +6392,21 @@ func (h *RecallMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RecallMessageRequest) Reset() { *h = RecallMessageRequest{} }
 
-// IndexOf implements Indexed.
-func (h *RecallMessageResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *RecallMessageResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "msgId":
-		return 0
+		h.MsgID = string(val)
 	case "MSG_REGION":
-		return 1
+		h.MsgRegion = string(val)
 	case "TRACE_ON":
-		return 2
+		h.TraceOn = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *RecallMessageResponse) SetAt(i int, val []byte) bool {
+func (h *RecallMessageResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.MsgID = string(val)
@@ -6856,15 +6415,12 @@ func (h *RecallMessageResponse) SetAt(i int, val []byte) bool {
 	case 2:
 		h.TraceOn = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *RecallMessageResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *RecallMessageResponse) IndexOf(key []byte) int {
+	return indexOf(key, "msgId", "MSG_REGION", "TRACE_ON")
 }
 
 // AppendFields implements Appender.
@@ -6877,53 +6433,53 @@ func (h *RecallMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RecallMessageResponse) Reset() { *h = RecallMessageResponse{} }
 
-// IndexOf implements Indexed.
-func (h *ReplyMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ReplyMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "producerGroup":
-		return 0
+		h.ProducerGroup = string(val)
 	case "topic":
-		return 1
+		h.Topic = string(val)
 	case "defaultTopic":
-		return 2
+		h.DefaultTopic = string(val)
 	case "defaultTopicQueueNums":
-		return 3
+		return setInt(&h.DefaultTopicQueueNums, key, val)
 	case "queueId":
-		return 4
+		return setInt(&h.QueueID, key, val)
 	case "sysFlag":
-		return 5
+		return setInt(&h.SysFlag, key, val)
 	case "bornTimestamp":
-		return 6
+		return setInt(&h.BornTimestamp, key, val)
 	case "flag":
-		return 7
+		return setInt(&h.Flag, key, val)
 	case "properties":
-		return 8
+		h.Properties = string(val)
 	case "reconsumeTimes":
-		return 9
+		return setOptInt(&h.ReconsumeTimes, key, val)
 	case "unitMode":
-		return 10
+		h.UnitMode = parseBool(val)
 	case "bornHost":
-		return 11
+		h.BornHost = string(val)
 	case "storeHost":
-		return 12
+		h.StoreHost = string(val)
 	case "storeTimestamp":
-		return 13
+		return setInt(&h.StoreTimestamp, key, val)
 	case "ns":
-		return 14
+		h.NS = string(val)
 	case "nsd":
-		return 15
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 16
+		h.BName = string(val)
 	case "oway":
-		return 17
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 18
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ReplyMessageRequest) SetAt(i int, val []byte) bool {
+func (h *ReplyMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.ProducerGroup = string(val)
@@ -6932,19 +6488,19 @@ func (h *ReplyMessageRequest) SetAt(i int, val []byte) bool {
 	case 2:
 		h.DefaultTopic = string(val)
 	case 3:
-		return setInt(&h.DefaultTopicQueueNums, val)
+		return setInt(&h.DefaultTopicQueueNums, nil, val)
 	case 4:
-		return setInt(&h.QueueID, val)
+		return setInt(&h.QueueID, nil, val)
 	case 5:
-		return setInt(&h.SysFlag, val)
+		return setInt(&h.SysFlag, nil, val)
 	case 6:
-		return setInt(&h.BornTimestamp, val)
+		return setInt(&h.BornTimestamp, nil, val)
 	case 7:
-		return setInt(&h.Flag, val)
+		return setInt(&h.Flag, nil, val)
 	case 8:
 		h.Properties = string(val)
 	case 9:
-		return setOptInt(&h.ReconsumeTimes, val)
+		return setOptInt(&h.ReconsumeTimes, nil, val)
 	case 10:
 		h.UnitMode = parseBool(val)
 	case 11:
@@ -6952,7 +6508,7 @@ func (h *ReplyMessageRequest) SetAt(i int, val []byte) bool {
 	case 12:
 		h.StoreHost = string(val)
 	case 13:
-		return setInt(&h.StoreTimestamp, val)
+		return setInt(&h.StoreTimestamp, nil, val)
 	case 14:
 		h.NS = string(val)
 	case 15:
@@ -6964,15 +6520,12 @@ func (h *ReplyMessageRequest) SetAt(i int, val []byte) bool {
 	case 18:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ReplyMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ReplyMessageRequest) IndexOf(key []byte) int {
+	return indexOf(key, "producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "unitMode", "bornHost", "storeHost", "storeTimestamp", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -7001,42 +6554,42 @@ func (h *ReplyMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ReplyMessageRequest) Reset() { *h = ReplyMessageRequest{} }
 
-// IndexOf implements Indexed.
-func (h *CheckTransactionStateRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *CheckTransactionStateRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "tranStateTableOffset":
-		return 1
+		return setInt(&h.TranStateTableOffset, key, val)
 	case "commitLogOffset":
-		return 2
+		return setInt(&h.CommitLogOffset, key, val)
 	case "msgId":
-		return 3
+		h.MsgID = string(val)
 	case "transactionId":
-		return 4
+		h.TransactionID = string(val)
 	case "offsetMsgId":
-		return 5
+		h.OffsetMsgID = string(val)
 	case "ns":
-		return 6
+		h.NS = string(val)
 	case "nsd":
-		return 7
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 8
+		h.BName = string(val)
 	case "oway":
-		return 9
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *CheckTransactionStateRequest) SetAt(i int, val []byte) bool {
+func (h *CheckTransactionStateRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
-		return setInt(&h.TranStateTableOffset, val)
+		return setInt(&h.TranStateTableOffset, nil, val)
 	case 2:
-		return setInt(&h.CommitLogOffset, val)
+		return setInt(&h.CommitLogOffset, nil, val)
 	case 3:
 		h.MsgID = string(val)
 	case 4:
@@ -7052,15 +6605,12 @@ func (h *CheckTransactionStateRequest) SetAt(i int, val []byte) bool {
 	case 9:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *CheckTransactionStateRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *CheckTransactionStateRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "tranStateTableOffset", "commitLogOffset", "msgId", "transactionId", "offsetMsgId", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -7080,34 +6630,31 @@ func (h *CheckTransactionStateRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CheckTransactionStateRequest) Reset() { *h = CheckTransactionStateRequest{} }
 
-// IndexOf implements Indexed.
-func (h *ResumeCheckHalfMessageRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *ResumeCheckHalfMessageRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "msgId":
-		return 1
+		h.MsgID = string(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *ResumeCheckHalfMessageRequest) SetAt(i int, val []byte) bool {
+func (h *ResumeCheckHalfMessageRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
 		h.MsgID = string(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *ResumeCheckHalfMessageRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *ResumeCheckHalfMessageRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "msgId")
 }
 
 // AppendFields implements Appender.
@@ -7119,60 +6666,60 @@ func (h *ResumeCheckHalfMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ResumeCheckHalfMessageRequest) Reset() { *h = ResumeCheckHalfMessageRequest{} }
 
-// IndexOf implements Indexed.
-func (h *CreateTopicRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *CreateTopicRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "defaultTopic":
-		return 1
+		h.DefaultTopic = string(val)
 	case "readQueueNums":
-		return 2
+		return setInt(&h.ReadQueueNums, key, val)
 	case "writeQueueNums":
-		return 3
+		return setInt(&h.WriteQueueNums, key, val)
 	case "perm":
-		return 4
+		return setInt(&h.Perm, key, val)
 	case "topicFilterType":
-		return 5
+		h.TopicFilterType = string(val)
 	case "topicSysFlag":
-		return 6
+		return setOptInt(&h.TopicSysFlag, key, val)
 	case "order":
-		return 7
+		h.Order = parseBool(val)
 	case "attributes":
-		return 8
+		h.Attributes = string(val)
 	case "force":
-		return 9
+		h.Force = parseOptBool(val)
 	case "ns":
-		return 10
+		h.NS = string(val)
 	case "nsd":
-		return 11
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 12
+		h.BName = string(val)
 	case "oway":
-		return 13
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 14
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *CreateTopicRequest) SetAt(i int, val []byte) bool {
+func (h *CreateTopicRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
 		h.DefaultTopic = string(val)
 	case 2:
-		return setInt(&h.ReadQueueNums, val)
+		return setInt(&h.ReadQueueNums, nil, val)
 	case 3:
-		return setInt(&h.WriteQueueNums, val)
+		return setInt(&h.WriteQueueNums, nil, val)
 	case 4:
-		return setInt(&h.Perm, val)
+		return setInt(&h.Perm, nil, val)
 	case 5:
 		h.TopicFilterType = string(val)
 	case 6:
-		return setOptInt(&h.TopicSysFlag, val)
+		return setOptInt(&h.TopicSysFlag, nil, val)
 	case 7:
 		h.Order = parseBool(val)
 	case 8:
@@ -7190,15 +6737,12 @@ func (h *CreateTopicRequest) SetAt(i int, val []byte) bool {
 	case 14:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *CreateTopicRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *CreateTopicRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "defaultTopic", "readQueueNums", "writeQueueNums", "perm", "topicFilterType", "topicSysFlag", "order", "attributes", "force", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -7223,23 +6767,23 @@ func (h *CreateTopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateTopicRequest) Reset() { *h = CreateTopicRequest{} }
 
-// IndexOf implements Indexed.
-func (h *CreateTopicListRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *CreateTopicListRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "ns":
-		return 0
+		h.NS = string(val)
 	case "nsd":
-		return 1
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 2
+		h.BName = string(val)
 	case "oway":
-		return 3
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *CreateTopicListRequest) SetAt(i int, val []byte) bool {
+func (h *CreateTopicListRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -7250,15 +6794,12 @@ func (h *CreateTopicListRequest) SetAt(i int, val []byte) bool {
 	case 3:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *CreateTopicListRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *CreateTopicListRequest) IndexOf(key []byte) int {
+	return indexOf(key, "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -7272,27 +6813,27 @@ func (h *CreateTopicListRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateTopicListRequest) Reset() { *h = CreateTopicListRequest{} }
 
-// IndexOf implements Indexed.
-func (h *DeleteTopicRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *DeleteTopicRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 5
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *DeleteTopicRequest) SetAt(i int, val []byte) bool {
+func (h *DeleteTopicRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -7307,15 +6848,12 @@ func (h *DeleteTopicRequest) SetAt(i int, val []byte) bool {
 	case 5:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *DeleteTopicRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *DeleteTopicRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -7331,38 +6869,35 @@ func (h *DeleteTopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteTopicRequest) Reset() { *h = DeleteTopicRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetAllTopicConfigRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetAllTopicConfigRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topicSeq":
-		return 0
+		return setOptInt(&h.TopicSeq, key, val)
 	case "dataVersion":
-		return 1
+		h.DataVersion = string(val)
 	case "maxTopicNum":
-		return 2
+		return setOptInt(&h.MaxTopicNum, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetAllTopicConfigRequest) SetAt(i int, val []byte) bool {
+func (h *GetAllTopicConfigRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setOptInt(&h.TopicSeq, val)
+		return setOptInt(&h.TopicSeq, nil, val)
 	case 1:
 		h.DataVersion = string(val)
 	case 2:
-		return setOptInt(&h.MaxTopicNum, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetAllTopicConfigRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setOptInt(&h.MaxTopicNum, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *GetAllTopicConfigRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topicSeq", "dataVersion", "maxTopicNum")
 }
 
 // AppendFields implements Appender.
@@ -7375,31 +6910,26 @@ func (h *GetAllTopicConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllTopicConfigRequest) Reset() { *h = GetAllTopicConfigRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetAllTopicConfigResponse) IndexOf(key []byte) int {
-	switch string(key) {
-	case "totalTopicNum":
-		return 0
-	}
-	return -1
-}
-
-// SetAt implements Indexed.
-func (h *GetAllTopicConfigResponse) SetAt(i int, val []byte) bool {
-	switch i {
-	case 0:
-		return setInt(&h.TotalTopicNum, val)
-	}
-	return true
-}
-
 // SetField implements Setter.
 func (h *GetAllTopicConfigResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+	switch string(key) {
+	case "totalTopicNum":
+		return setInt(&h.TotalTopicNum, key, val)
 	}
 	return nil
 }
+
+// SetAt implements Indexed.
+func (h *GetAllTopicConfigResponse) SetAt(i int, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.TotalTopicNum, nil, val)
+	}
+	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *GetAllTopicConfigResponse) IndexOf(key []byte) int { return indexOf(key, "totalTopicNum") }
 
 // AppendFields implements Appender.
 func (h *GetAllTopicConfigResponse) AppendFields(w *Writer) {
@@ -7409,27 +6939,27 @@ func (h *GetAllTopicConfigResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllTopicConfigResponse) Reset() { *h = GetAllTopicConfigResponse{} }
 
-// IndexOf implements Indexed.
-func (h *GetTopicConfigRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetTopicConfigRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "topic":
-		return 0
+		h.Topic = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 5
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetTopicConfigRequest) SetAt(i int, val []byte) bool {
+func (h *GetTopicConfigRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -7444,15 +6974,12 @@ func (h *GetTopicConfigRequest) SetAt(i int, val []byte) bool {
 	case 5:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetTopicConfigRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetTopicConfigRequest) IndexOf(key []byte) int {
+	return indexOf(key, "topic", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -7468,38 +6995,35 @@ func (h *GetTopicConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetTopicConfigRequest) Reset() { *h = GetTopicConfigRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetAllSubscriptionGroupRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetAllSubscriptionGroupRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "groupSeq":
-		return 0
+		return setOptInt(&h.GroupSeq, key, val)
 	case "dataVersion":
-		return 1
+		h.DataVersion = string(val)
 	case "maxGroupNum":
-		return 2
+		return setOptInt(&h.MaxGroupNum, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetAllSubscriptionGroupRequest) SetAt(i int, val []byte) bool {
+func (h *GetAllSubscriptionGroupRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setOptInt(&h.GroupSeq, val)
+		return setOptInt(&h.GroupSeq, nil, val)
 	case 1:
 		h.DataVersion = string(val)
 	case 2:
-		return setOptInt(&h.MaxGroupNum, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetAllSubscriptionGroupRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setOptInt(&h.MaxGroupNum, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *GetAllSubscriptionGroupRequest) IndexOf(key []byte) int {
+	return indexOf(key, "groupSeq", "dataVersion", "maxGroupNum")
 }
 
 // AppendFields implements Appender.
@@ -7512,30 +7036,27 @@ func (h *GetAllSubscriptionGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllSubscriptionGroupRequest) Reset() { *h = GetAllSubscriptionGroupRequest{} }
 
-// IndexOf implements Indexed.
-func (h *GetAllSubscriptionGroupResponse) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetAllSubscriptionGroupResponse) SetField(key, val []byte) error {
 	switch string(key) {
 	case "totalGroupNum":
-		return 0
+		return setInt(&h.TotalGroupNum, key, val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetAllSubscriptionGroupResponse) SetAt(i int, val []byte) bool {
+func (h *GetAllSubscriptionGroupResponse) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.TotalGroupNum, val)
-	}
-	return true
-}
-
-// SetField implements Setter.
-func (h *GetAllSubscriptionGroupResponse) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
+		return setInt(&h.TotalGroupNum, nil, val)
 	}
 	return nil
+}
+
+// IndexOf implements Indexed.
+func (h *GetAllSubscriptionGroupResponse) IndexOf(key []byte) int {
+	return indexOf(key, "totalGroupNum")
 }
 
 // AppendFields implements Appender.
@@ -7546,25 +7067,25 @@ func (h *GetAllSubscriptionGroupResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllSubscriptionGroupResponse) Reset() { *h = GetAllSubscriptionGroupResponse{} }
 
-// IndexOf implements Indexed.
-func (h *GetSubscriptionGroupConfigRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *GetSubscriptionGroupConfigRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "group":
-		return 0
+		h.Group = string(val)
 	case "ns":
-		return 1
+		h.NS = string(val)
 	case "nsd":
-		return 2
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 3
+		h.BName = string(val)
 	case "oway":
-		return 4
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *GetSubscriptionGroupConfigRequest) SetAt(i int, val []byte) bool {
+func (h *GetSubscriptionGroupConfigRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -7577,15 +7098,12 @@ func (h *GetSubscriptionGroupConfigRequest) SetAt(i int, val []byte) bool {
 	case 4:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *GetSubscriptionGroupConfigRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *GetSubscriptionGroupConfigRequest) IndexOf(key []byte) int {
+	return indexOf(key, "group", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -7600,27 +7118,27 @@ func (h *GetSubscriptionGroupConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetSubscriptionGroupConfigRequest) Reset() { *h = GetSubscriptionGroupConfigRequest{} }
 
-// IndexOf implements Indexed.
-func (h *DeleteSubscriptionGroupRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *DeleteSubscriptionGroupRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "groupName":
-		return 0
+		h.GroupName = string(val)
 	case "cleanOffset":
-		return 1
+		h.CleanOffset = parseBool(val)
 	case "ns":
-		return 2
+		h.NS = string(val)
 	case "nsd":
-		return 3
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 4
+		h.BName = string(val)
 	case "oway":
-		return 5
+		h.Oway = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *DeleteSubscriptionGroupRequest) SetAt(i int, val []byte) bool {
+func (h *DeleteSubscriptionGroupRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.GroupName = string(val)
@@ -7635,15 +7153,12 @@ func (h *DeleteSubscriptionGroupRequest) SetAt(i int, val []byte) bool {
 	case 5:
 		h.Oway = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *DeleteSubscriptionGroupRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *DeleteSubscriptionGroupRequest) IndexOf(key []byte) int {
+	return indexOf(key, "groupName", "cleanOffset", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -7659,31 +7174,31 @@ func (h *DeleteSubscriptionGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteSubscriptionGroupRequest) Reset() { *h = DeleteSubscriptionGroupRequest{} }
 
-// IndexOf implements Indexed.
-func (h *UpdateGroupForbiddenRequest) IndexOf(key []byte) int {
+// SetField implements Setter.
+func (h *UpdateGroupForbiddenRequest) SetField(key, val []byte) error {
 	switch string(key) {
 	case "group":
-		return 0
+		h.Group = string(val)
 	case "topic":
-		return 1
+		h.Topic = string(val)
 	case "readable":
-		return 2
+		h.Readable = parseOptBool(val)
 	case "ns":
-		return 3
+		h.NS = string(val)
 	case "nsd":
-		return 4
+		h.NSD = parseOptBool(val)
 	case "bname":
-		return 5
+		h.BName = string(val)
 	case "oway":
-		return 6
+		h.Oway = parseOptBool(val)
 	case "lo":
-		return 7
+		h.Lo = parseOptBool(val)
 	}
-	return -1
+	return nil
 }
 
 // SetAt implements Indexed.
-func (h *UpdateGroupForbiddenRequest) SetAt(i int, val []byte) bool {
+func (h *UpdateGroupForbiddenRequest) SetAt(i int, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -7702,15 +7217,12 @@ func (h *UpdateGroupForbiddenRequest) SetAt(i int, val []byte) bool {
 	case 7:
 		h.Lo = parseOptBool(val)
 	}
-	return true
+	return nil
 }
 
-// SetField implements Setter.
-func (h *UpdateGroupForbiddenRequest) SetField(key, val []byte) error {
-	if !h.SetAt(h.IndexOf(key), val) {
-		return badValue(key, val)
-	}
-	return nil
+// IndexOf implements Indexed.
+func (h *UpdateGroupForbiddenRequest) IndexOf(key []byte) int {
+	return indexOf(key, "group", "topic", "readable", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
