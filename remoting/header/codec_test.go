@@ -259,6 +259,28 @@ func TestUnknownKeyIsIgnored(t *testing.T) {
 	}
 }
 
+// TestFieldsByNumber sets every field by name and by number.
+func TestFieldsByNumber(t *testing.T) {
+	for name, newHeader := range allHeaders() {
+		keys := append(keysOf(reflect.TypeOf(newHeader()).Elem()), "a", "e", "k", "topic", "queueId", "noSuchKey", "")
+		for _, key := range keys {
+			for _, val := range []string{"5", "-5", "true", "x", ""} {
+				byName, byNumber := newHeader(), newHeader().(Indexed)
+				wantErr := byName.SetField([]byte(key), []byte(val))
+				err := byNumber.SetAt(byNumber.IndexOf([]byte(key)), []byte(val))
+				if d := cmp.Diff(byName, byNumber.(Header)); d != "" || (err == nil) != (wantErr == nil) {
+					t.Errorf("%s: %s=%s: %v, want %v: %s", name, key, val, err, wantErr, d)
+				}
+			}
+		}
+		for i, key := range keysOf(reflect.TypeOf(newHeader()).Elem()) {
+			if got := newHeader().(Indexed).IndexOf([]byte(key)); got != i {
+				t.Errorf("%s: %s is field %d, want %d", name, key, got, i)
+			}
+		}
+	}
+}
+
 // TestJSONString writes any bytes and reads them with the standard library, which replaces what is not UTF-8 likewise.
 func TestJSONString(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
