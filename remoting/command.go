@@ -45,6 +45,7 @@ type Command struct {
 	scratch []byte // JSON strings without their escapes
 	ext     []extField
 	form    *form // that the header has, nil if it was parsed
+	strange int   // headers since release that had no known form
 }
 
 type extField struct{ key, val span }
@@ -81,16 +82,16 @@ func (c *Command) parse(frame []byte, known *forms) error {
 	if n > len(frame)-4 {
 		return fmt.Errorf("%w: header of %d bytes in a frame of %d", ErrFrame, n, len(frame))
 	}
-	ext, scratch := c.ext[:0], c.scratch[:0]
+	last, strange, ext, scratch := c.form, c.strange, c.ext[:0], c.scratch[:0]
 	*c = Command{}
-	c.Body, c.head, c.ext, c.scratch = frame[4+n:], frame[4:4+n], ext, scratch
+	c.Body, c.head, c.strange, c.ext, c.scratch = frame[4+n:], frame[4:4+n], strange, ext, scratch
 	if len(c.Body) == 0 {
 		c.Body = nil
 	}
 	switch enc := word >> 24; enc {
 	case uint32(header.JSON):
 		if known != nil {
-			return known.parse(c)
+			return known.parse(c, last)
 		}
 		return c.parseJSON()
 	case uint32(header.Binary):

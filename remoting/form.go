@@ -24,6 +24,7 @@ const (
 	formBits = 6
 	formWays = 4
 	formRest = 64 // of the headers that nothing matches, once a bucket is full, one in so many replaces a form
+	formTry  = 8  // after so many of them in one burst the rest of it is parsed without a look
 
 	maxFormFields = 64
 	maxFormText   = 1 << 10 // bytes, without values
@@ -35,19 +36,23 @@ type formBucket struct {
 	misses atomic.Uint32
 }
 
-// parse is parseJSON with a look at the known forms first.
-func (t *forms) parse(c *Command) error {
-	if len(c.head) < 24 {
+// parse is parseJSON with a look at the known forms first, of which the one of the header before is the most likely.
+func (t *forms) parse(c *Command, last *form) error {
+	if c.strange == formTry || len(c.head) < 24 {
 		return c.parseJSON()
+	}
+	if last != nil && last.match(c) {
+		return nil
 	}
 	word := binary.LittleEndian.Uint64(c.head[8:]) ^ bits.RotateLeft64(binary.LittleEndian.Uint64(c.head[16:]), 29)
 	b := &t[word*0x9E3779B97F4A7C15>>(64-formBits)]
 	for i := range b.ways {
-		if f := b.ways[i].Load(); f != nil && f.match(c) {
+		if f := b.ways[i].Load(); f != nil && f != last && f.match(c) {
 			return nil
 		}
 	}
-	c.ext, c.scratch = c.ext[:0], c.scratch[:0]
+	c.strange++
+	c.scratch = c.scratch[:0]
 	if err := c.parseJSON(); err != nil {
 		return err
 	}
