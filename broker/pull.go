@@ -122,19 +122,23 @@ func (b *Broker) pullFirst(r *remoting.Request, h *header.PullMessageRequest, q 
 	return nil
 }
 
-// pullAgain answers a pull that was held, with whatever there is now. It runs on the hold service and may touch the disk.
-func (b *Broker) pullAgain(p *heldPull) {
+// pullAgain answers a pull that was held, with whatever there is now. A quick one is left unanswered, and false returned, if that
+// takes a read from the disk.
+func (b *Broker) pullAgain(p *heldPull, quick bool) bool {
 	op := pullOps.Get().(*pullOp)
 	defer pullOps.Put(op)
 	if offset, ok := b.offsets.takeReset(p.h.ConsumerGroup, p.h.Topic, p.h.QueueID); ok {
 		op.plan.Reset(offset, p.q)
-	} else if err := b.store.Read(&op.plan, p.q, p.h.QueueOffset, b.limits(&p.h), p.filter, false); err != nil {
+	} else if err := b.store.Read(&op.plan, p.q, p.h.QueueOffset, b.limits(&p.h), p.filter, quick); quick && errors.Is(err, store.ErrCold) {
+		return false
+	} else if err != nil {
 		p.ticket.Fail(err)
-		return
+		return true
 	}
 	op.fill(b, p.flags)
 	b.offsets.pulled(&p.h, op.plan.Next, op.plan.Count, op.plan.Len())
 	p.ticket.Reply(pullCode(&op.plan, p.h.QueueOffset), op.plan.Status.String(), &op.resp, op.body())
+	return true
 }
 
 // fill makes the header of the answer.
