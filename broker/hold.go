@@ -25,8 +25,12 @@ type holds struct {
 	ready  []*heldPull // to be run again
 
 	wake    chan struct{}
-	dirty   []*remoting.Conn // dispatching goroutine only: connections with answers to send
 	stopped bool
+
+	// of the dispatching goroutine
+	dirty []*remoting.Conn // connections with answers to send
+	last  *remoting.Conn   // that was answered
+	alone int              // batches in a row that answered nobody but last
 }
 
 // heldPull is one parked pull.
@@ -83,15 +87,29 @@ func (s *holds) Arrived(q *queue.Queue, offset int64, tags int64, v *message.Vie
 	})
 }
 
-// BatchEnd sends what has been answered and runs the ready pulls: a few itself, which saves the time to wake somebody, unless they
-// would have to wait for the disk; the others are left to run.
-func (s *holds) BatchEnd() {
+// BatchEnd sends what has been answered, runs the ready pulls and tells whether one producer has been the only one for a while.
+func (s *holds) BatchEnd() (alone bool) {
+	if n := len(s.dirty); n == 1 && s.dirty[0] == s.last {
+		s.alone++
+	} else if n > 0 {
+		s.last, s.alone = s.dirty[n-1], 0
+	}
 	for i, c := range s.dirty {
 		c.Flush()
 		s.dirty[i] = nil
 	}
 	s.dirty = s.dirty[:0]
 	s.b.stats.batchEnd()
+	s.runReady()
+	return s.alone >= aloneBatches
+}
+
+// aloneBatches is how many batches in a row a connection must have for itself to count as alone.
+const aloneBatches = 16
+
+// runReady answers ready pulls: a few itself, which saves the time to wake somebody, unless they would have to wait for the disk;
+// the others are left to run.
+func (s *holds) runReady() {
 	for range runHere {
 		p := s.takeReady()
 		if p == nil {

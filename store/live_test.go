@@ -4,7 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/vfs"
+	"github.com/castor-mq/castor/message"
+	"github.com/castor-mq/castor/store/queue"
+	"github.com/castor-mq/castor/store/state"
 )
 
 func TestReconfigureFlush(t *testing.T) {
@@ -55,6 +61,34 @@ func TestWantClean(t *testing.T) {
 	for deadline := time.Now().Add(5 * time.Second); q.Min() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the queue still begins at 0")
+		}
+	}
+}
+
+// onlyClient is what is told of arrivals when one client is alone.
+type onlyClient bool
+
+func (onlyClient) Arrived(*queue.Queue, int64, int64, *message.View) {}
+func (o onlyClient) BatchEnd() bool                                  { return bool(o) }
+
+// TestSyncInPlace: for a client that is alone the goroutine that advances syncs, for many it leaves that to the flusher, which does
+// not run here.
+func TestSyncInPlace(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		s, err := Open(testConfig(t.TempDir(), true), vfs.OS{}, clock.NewManual(time.Now()), zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.SetArrivals(onlyClient(alone))
+		s.Advance() // learns of the client
+		if err := s.Propose(nil, state.EpochPut(1)); err != nil {
+			t.Fatal(err)
+		}
+		if done := s.Confirmed() == s.Log.Appended(); done != alone {
+			t.Errorf("alone %v: confirmed %v", alone, done)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -90,7 +90,8 @@ type Config struct {
 // on the dispatching goroutine and must not block.
 type Arrivals interface {
 	Arrived(q *queue.Queue, offset int64, tags int64, v *message.View)
-	BatchEnd()
+	// BatchEnd tells whether whoever is answered has been the only one for a while.
+	BatchEnd() (alone bool)
 }
 
 // Store is safe for concurrent use.
@@ -113,6 +114,7 @@ type Store struct {
 	confirmed  atomic.Int64 // S2
 	dispatched atomic.Int64 // S1; moved by the dispatcher
 	advancing  sync.Mutex   // held by who dispatches: see Advance
+	oneClient  bool         // what BatchEnd has said last; under advancing
 	wanted     atomic.Int64 // counts the calls of Advance
 	broken     atomic.Pointer[error]
 	diskFull   atomic.Bool
@@ -214,12 +216,9 @@ func (s *Store) append(entries []commitlog.Entry, w Waiter) error {
 	}
 	s.stats.Put.Add(int64(len(entries)))
 	s.stats.PutBytes.Add(end - entries[0].Phy)
-	live := s.live.Load()
-	if w != nil && !s.waiters.add(waiting{end: end, deadline: s.uptime() + live.syncTimeout.Milliseconds(), w: w}) {
+	timeout := s.live.Load().syncTimeout
+	if w != nil && !s.waiters.add(waiting{end: end, deadline: s.uptime() + timeout.Milliseconds(), w: w}) {
 		s.exclusive(func() { w.Done(ErrClosed) }) // the store was closed since the append
-	}
-	if live.syncFlush {
-		s.Log.WantFlush()
 	}
 	return nil
 }
@@ -262,7 +261,7 @@ func (s *Store) restarts(body []byte) (next []*int64, err error) {
 }
 
 // Advance moves the confirm offset as far as it goes, dispatches what it has passed and releases who waited for it. Any number
-// of goroutines may call it at once: one of them does the work of all. It never waits.
+// of goroutines may call it at once: one of them does the work of all. It waits for nothing but a quick sync; see sync.
 func (s *Store) Advance() {
 	s.wanted.Add(1)
 	for s.advancing.TryLock() {
@@ -286,12 +285,29 @@ func (s *Store) exclusive(f func()) {
 
 func (s *Store) batchEnd() {
 	if s.arrivals != nil {
-		s.arrivals.BatchEnd()
+		s.oneClient = s.arrivals.BatchEnd()
+	}
+}
+
+// quickSync is how long a sync may take for a client that is alone.
+const quickSync = 500 * time.Microsecond
+
+// sync has what was appended synced. For many clients that is the flusher's work: one sync serves all whose messages came during the
+// one before. A client that is alone would only wait longer for the change of goroutine, so its messages are synced here, as long as
+// the disk is quick.
+func (s *Store) sync() {
+	if s.oneClient && s.Log.SyncTook() < quickSync {
+		_ = s.Log.Flush()
+	} else {
+		s.Log.WantFlush()
 	}
 }
 
 func (s *Store) advanceOnce() {
 	_ = s.Log.Write() // a failure poisons the log, which Append and Writeable report
+	if s.live.Load().syncFlush && s.Log.Flushed() < s.Log.End() {
+		s.sync()
+	}
 	if to := s.confirm(s.Log.End(), s.Log.Flushed()); to > s.dispatched.Load() && s.broken.Load() == nil {
 		s.confirmed.Store(to)
 		if err := s.dispatchTo(to); err != nil {

@@ -22,6 +22,7 @@ func (l *Log) Flush() error {
 	if from >= to {
 		return nil
 	}
+	start := l.clk.Now()
 	for _, s := range *l.segments.Load() {
 		if s.base+l.cfg.SegmentSize <= from || s.base >= to {
 			continue
@@ -30,9 +31,13 @@ func (l *Log) Flush() error {
 			return l.fail(fmt.Errorf("sync %s: %w", s.path, err))
 		}
 	}
+	l.syncTook.Store(int64(l.clk.Now().Sub(start)))
 	l.flushed.Store(to)
 	return nil
 }
+
+// SyncTook is how long the last sync took.
+func (l *Log) SyncTook() time.Duration { return time.Duration(l.syncTook.Load()) }
 
 // WantFlush asks RunFlush to sync now.
 func (l *Log) WantFlush() {

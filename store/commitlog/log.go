@@ -83,6 +83,7 @@ type Log struct {
 	segments atomic.Pointer[[]*segment] // sorted by base; replaced as a whole under list
 	written  atomic.Int64               // I1: published after the write
 	flushed  atomic.Int64               // I1: moved only after a successful sync
+	syncTook atomic.Int64               // ns
 	opened   int64                      // the end when this process took over: bytes above it were written by us
 	poison   atomic.Pointer[error]
 	full     atomic.Bool // the disk has no room for the next segment
