@@ -119,6 +119,7 @@ type Store struct {
 	broken     atomic.Pointer[error]
 	diskFull   atomic.Bool
 	waiters    waiters
+	ticked     atomic.Int64 // uptime at the last look at deadlines
 	dispatcher dispatcher
 	cleaning   chan Cleaning
 
@@ -216,8 +217,7 @@ func (s *Store) append(entries []commitlog.Entry, w Waiter) error {
 	}
 	s.stats.Put.Add(int64(len(entries)))
 	s.stats.PutBytes.Add(end - entries[0].Phy)
-	timeout := s.live.Load().syncTimeout
-	if w != nil && !s.waiters.add(waiting{end: end, deadline: s.uptime() + timeout.Milliseconds(), w: w}) {
+	if w != nil && !s.waiters.add(waiting{end: end, deadline: s.deadline(), w: w}) {
 		s.exclusive(func() { w.Done(ErrClosed) }) // the store was closed since the append
 	}
 	return nil
@@ -225,6 +225,14 @@ func (s *Store) append(entries []commitlog.Entry, w Waiter) error {
 
 // uptime is in ms and, unlike the clock, never jumps.
 func (s *Store) uptime() int64 { return s.clk.Now().Sub(s.bootTime).Milliseconds() }
+
+// deadlineTick is how often deadlines are looked at.
+const deadlineTick = 100 * time.Millisecond
+
+// deadline is when whoever comes now has waited too long. It may be late by two ticks: the clock is read once a tick.
+func (s *Store) deadline() int64 {
+	return s.ticked.Load() + (deadlineTick + s.live.Load().syncTimeout).Milliseconds()
+}
 
 // Propose appends changes of the state as one record. w is told when they are confirmed and applied.
 func (s *Store) Propose(w Waiter, changes ...state.Change) error {
@@ -357,16 +365,18 @@ func (s *Store) Run(ctx context.Context) error {
 
 // deadlines tells those who have waited too long.
 func (s *Store) deadlines(ctx context.Context) error {
-	tick := s.clk.NewTicker(100 * time.Millisecond)
+	tick := s.clk.NewTicker(deadlineTick)
 	defer tick.Stop()
 	for {
+		now := s.uptime()
+		s.ticked.Store(now)
+		if s.waiters.due(now) {
+			s.exclusive(func() { s.waiters.expire(now, ErrFlushTimeout) })
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if now := s.uptime(); s.waiters.due(now) {
-				s.exclusive(func() { s.waiters.expire(now, ErrFlushTimeout) })
-			}
 		}
 	}
 }
