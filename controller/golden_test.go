@@ -1,59 +1,20 @@
 package controller
 
 import (
-	"bufio"
-	"encoding/base64"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/castor-mq/castor/conf"
+	"github.com/castor-mq/castor/internal/capture"
 	"github.com/castor-mq/castor/internal/fastjson"
 	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
 )
-
-// exchange is a captured request and its reply, both with their length bytes.
-type exchange struct {
-	name           string
-	request, reply []byte
-}
-
-func readExchanges(t *testing.T) map[int]exchange {
-	t.Helper()
-	file, err := os.Open("testdata/frames.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close() //nolint:errcheck // read only
-	out := map[int]exchange{}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		f := strings.Split(lines.Text(), "\t")
-		n, err := strconv.Atoi(f[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		x := exchange{name: f[1]}
-		if x.request, err = base64.StdEncoding.DecodeString(f[2]); err != nil {
-			t.Fatal(err)
-		}
-		if f[3] != "-" {
-			if x.reply, err = base64.StdEncoding.DecodeString(f[3]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		out[n] = x
-	}
-	return out
-}
 
 // captured is the group of the captures in some state: two brokers of HaCluster.
 func captured(master int64, epoch int32, setEpoch int32, set ...int64) *State {
@@ -92,7 +53,7 @@ var scenarios = []struct {
 
 // TestCapturedExchanges sends what Java sent and expects what Java answered.
 func TestCapturedExchanges(t *testing.T) {
-	xs := readExchanges(t)
+	xs := capture.Read(t, "testdata/frames.tsv")
 	replayed := map[int]bool{
 		458: true, 460: true, // heartbeats without an answer: TestCapturedHeartbeats
 		494: true, 497: true, 498: true, 508: true, 513: true, 514: true, // see the other tests of this file
@@ -107,18 +68,18 @@ func TestCapturedExchanges(t *testing.T) {
 			f.bothLive()
 			conn := dial(t, f.addr)
 			for _, n := range sc.steps {
-				conn.send(xs[n].request)
+				conn.send(xs[n].Request)
 				got := conn.receive()
 				if got == nil {
 					t.Fatalf("%d: no answer", n)
 				}
-				compare(t, n, parse(t, xs[n].reply[4:]), got)
+				compare(t, n, parse(t, xs[n].Reply[4:]), got)
 			}
 		})
 	}
 	for n, x := range xs {
 		if !replayed[n] {
-			t.Errorf("%d %s is not replayed", n, x.name)
+			t.Errorf("%d %s is not replayed", n, x.Name)
 		}
 	}
 }
@@ -163,12 +124,12 @@ func compare(t *testing.T, n int, want, got *remoting.Command) {
 
 func TestCapturedHeartbeats(t *testing.T) {
 	t.Parallel()
-	xs := readExchanges(t)
+	xs := capture.Read(t, "testdata/frames.tsv")
 	for _, n := range []int{458, 460} {
 		f := alone(t, captured(1, 1, 1, 1), nil)
 		conn := dial(t, f.addr)
-		conn.send(xs[n].request)
-		conn.send(xs[459].request) // it has an answer, and comes second
+		conn.send(xs[n].Request)
+		conn.send(xs[459].Request) // it has an answer, and comes second
 		if got := conn.receive(); got == nil || code.Response(got.Code) != code.ControllerInvalidRequest {
 			t.Fatalf("%d: got %v", n, got)
 		}
@@ -184,20 +145,20 @@ func TestCapturedHeartbeats(t *testing.T) {
 // TestCapturedFollower: a member that has no leader, and so is none, refuses.
 func TestCapturedFollower(t *testing.T) {
 	t.Parallel()
-	xs := readExchanges(t)
+	xs := capture.Read(t, "testdata/frames.tsv")
 	f := start(t, testConf(t, freeAddrs(t, 3), 2))
 	conn := dial(t, f.addr)
-	conn.send(xs[494].request)
-	compare(t, 494, parse(t, xs[494].reply[4:]), conn.receive())
+	conn.send(xs[494].Request)
+	compare(t, 494, parse(t, xs[494].Reply[4:]), conn.receive())
 }
 
 func TestCapturedMetadata(t *testing.T) {
-	xs := readExchanges(t)
+	xs := capture.Read(t, "testdata/frames.tsv")
 	members := []Member{{"n0", "127.0.0.1:39878"}, {"n1", "127.0.0.1:39868"}, {"n2", "127.0.0.1:39858"}}
 	st := &Status{Leader: members[1], Members: members}
 	for _, n := range []int{497, 498} {
 		got := parse(t, remoting.AppendCommand(nil, &remoting.Command{}, st.metadata("group1"), nil)[4:])
-		if d := cmp.Diff(extFields(parse(t, xs[n].reply[4:])), extFields(got)); d != "" {
+		if d := cmp.Diff(extFields(parse(t, xs[n].Reply[4:])), extFields(got)); d != "" {
 			t.Errorf("%d (-Java +ours):\n%s", n, d)
 		}
 	}
@@ -206,7 +167,7 @@ func TestCapturedMetadata(t *testing.T) {
 // TestCapturedConfiguration: every key that Java shows is shown.
 func TestCapturedConfiguration(t *testing.T) {
 	t.Parallel()
-	xs := readExchanges(t)
+	xs := capture.Read(t, "testdata/frames.tsv")
 	f := alone(t, nil, nil)
 	keys := func(text []byte) (out []string) {
 		properties, err := conf.ParseProperties(text)
@@ -221,7 +182,7 @@ func TestCapturedConfiguration(t *testing.T) {
 	ours := keys(f.ok(code.GetControllerConfig, nil, nil).Body)
 	noFields := []string{"jraftConfig", "listenPort", "rocketmqHome"} // an object's address; fixed by the peers; empty
 	for _, n := range []int{513, 514} {
-		for _, key := range keys(parse(t, xs[n].reply[4:]).Body) {
+		for _, key := range keys(parse(t, xs[n].Reply[4:]).Body) {
 			if !slices.Contains(ours, key) && !slices.Contains(noFields, key) {
 				t.Errorf("%d: %s is missing", n, key)
 			}
@@ -232,7 +193,7 @@ func TestCapturedConfiguration(t *testing.T) {
 // TestCapturedNotification: what a broker is told when it becomes master.
 func TestCapturedNotification(t *testing.T) {
 	t.Parallel()
-	want := parse(t, readExchanges(t)[508].request[4:])
+	want := parse(t, capture.Read(t, "testdata/frames.tsv")[508].Request[4:])
 	b := startBroker(t)
 	s := captured(1, 1, 2, 1, 2)
 	s.groups["broker-b"].Replicas[2] = Replica{Addr: b.addr}

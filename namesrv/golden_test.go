@@ -1,11 +1,8 @@
 package namesrv
 
 import (
-	"bufio"
-	"encoding/base64"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,48 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/castor-mq/castor/conf"
+	"github.com/castor-mq/castor/internal/capture"
 	"github.com/castor-mq/castor/internal/fastjson"
 	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
 )
-
-// exchange is a captured request and its reply, both with their length bytes.
-type exchange struct {
-	name           string
-	request, reply []byte
-}
-
-func readExchanges(t *testing.T) map[int]exchange {
-	t.Helper()
-	file, err := os.Open("testdata/frames.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close() //nolint:errcheck // read only
-	out := map[int]exchange{}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		f := strings.Split(lines.Text(), "\t")
-		n, err := strconv.Atoi(f[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		x := exchange{name: f[1]}
-		if x.request, err = base64.StdEncoding.DecodeString(f[2]); err != nil {
-			t.Fatal(err)
-		}
-		if f[3] != "-" {
-			if x.reply, err = base64.StdEncoding.DecodeString(f[3]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		out[n] = x
-	}
-	return out
-}
 
 // scenario replays captured exchanges, in this order, against one server. A step is a number or a func(*fixture).
 type scenario struct {
@@ -90,10 +52,10 @@ func kv(namespace, key, value string) func(*fixture) {
 }
 
 // knows prepares a broker whose topics are those that the captured reply lists.
-func knows(xs map[int]exchange, n int) func(*fixture) {
+func knows(xs map[int]capture.Exchange, n int) func(*fixture) {
 	return func(f *fixture) {
 		var list body.TopicList
-		if err := fastjson.Unmarshal(parse(f.t, xs[n].reply[4:]).Body, &list); err != nil {
+		if err := fastjson.Unmarshal(parse(f.t, xs[n].Reply[4:]).Body, &list); err != nil {
 			f.t.Fatal(err)
 		}
 		as(func(_ *header.RegisterBrokerRequest, b *body.RegisterBrokerBody) {
@@ -103,17 +65,17 @@ func knows(xs map[int]exchange, n int) func(*fixture) {
 }
 
 // registeredWith prepares a broker whose data version is the one that the captured reply holds.
-func registeredWith(xs map[int]exchange, n int) func(*fixture) {
+func registeredWith(xs map[int]capture.Exchange, n int) func(*fixture) {
 	return func(f *fixture) {
 		as(func(_ *header.RegisterBrokerRequest, b *body.RegisterBrokerBody) {
-			if err := fastjson.Unmarshal(parse(f.t, xs[n].reply[4:]).Body, &b.TopicConfigSerializeWrapper.DataVersion); err != nil {
+			if err := fastjson.Unmarshal(parse(f.t, xs[n].Reply[4:]).Body, &b.TopicConfigSerializeWrapper.DataVersion); err != nil {
 				f.t.Fatal(err)
 			}
 		})(f)
 	}
 }
 
-func scenarios(xs map[int]exchange) []scenario {
+func scenarios(xs map[int]capture.Exchange) []scenario {
 	return []scenario{
 		{"acting master and slave", []any{209, 210, 457, 217, 219, 214}},
 		{"binary master and slave", []any{212, 213, 216}},
@@ -137,7 +99,7 @@ func scenarios(xs map[int]exchange) []scenario {
 
 // TestCapturedExchanges sends what Java sent and expects what Java answered.
 func TestCapturedExchanges(t *testing.T) {
-	xs := readExchanges(t)
+	xs := capture.Read(t, "testdata/frames.tsv")
 	replayed := map[int]bool{461: true, 462: true} // notifications, see TestNotifications
 	for _, sc := range scenarios(xs) {
 		t.Run(sc.name, func(t *testing.T) {
@@ -151,24 +113,24 @@ func TestCapturedExchanges(t *testing.T) {
 				n := step.(int)
 				replayed[n] = true
 				x := xs[n]
-				conn.send(x.request)
-				if x.reply == nil {
+				conn.send(x.Request)
+				if x.Reply == nil {
 					continue // were it answered, the next exchange would read that answer
 				}
-				t.Run(fmt.Sprintf("%d %s", n, x.name), func(t *testing.T) { compare(t, x, conn.receive()) })
+				t.Run(fmt.Sprintf("%d %s", n, x.Name), func(t *testing.T) { compare(t, x, conn.receive()) })
 			}
 		})
 	}
 	for n, x := range xs {
 		if !replayed[n] {
-			t.Errorf("%d %s was not replayed", n, x.name)
+			t.Errorf("%d %s was not replayed", n, x.Name)
 		}
 	}
 }
 
-func compare(t *testing.T, x exchange, got *remoting.Command) {
+func compare(t *testing.T, x capture.Exchange, got *remoting.Command) {
 	t.Helper()
-	want, request := parse(t, x.reply[4:]), parse(t, x.request[4:])
+	want, request := parse(t, x.Reply[4:]), parse(t, x.Request[4:])
 	want.Enc = request.Enc // Java answers in its own serialization
 	if code.Request(request.Code) == code.GetBrokerMemberGroup {
 		want.Remark = nil // a text that Java forgets there
@@ -179,7 +141,7 @@ func compare(t *testing.T, x exchange, got *remoting.Command) {
 	}
 	gotExt, wantExt := extFields(got), extFields(want)
 	gotBody, wantBody := any(string(got.Body)), any(string(want.Body))
-	switch x.name {
+	switch x.Name {
 	case "WIPE_WRITE_PERM_OF_BROKER", "ADD_WRITE_PERM_OF_BROKER": // the numbers depend on what was registered
 		for k := range wantExt {
 			if n, err := strconv.Atoi(gotExt[k]); err != nil || n < 10 {
@@ -234,7 +196,7 @@ func keys(t *testing.T, cmd *remoting.Command) []string {
 
 // TestNotifications compares what is sent to brokers with what Java sends.
 func TestNotifications(t *testing.T) {
-	xs := readExchanges(t)
+	xs := capture.Read(t, "testdata/frames.tsv")
 	f := start(t, func(c *conf.Namesrv) { c.NotifyMinBrokerIdChanged = true })
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -258,7 +220,7 @@ func TestNotifications(t *testing.T) {
 	conn := raw{t, nc}
 	expect := func(n int) {
 		t.Helper()
-		want, got := parse(t, xs[n].request[4:]), conn.receive()
+		want, got := parse(t, xs[n].Request[4:]), conn.receive()
 		if got.Code != want.Code || got.Flag != want.Flag || got.Body != nil {
 			t.Errorf("got code %d, flag %d", got.Code, got.Flag)
 		}
