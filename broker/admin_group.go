@@ -127,6 +127,9 @@ func (b *Broker) handleGroupConfig(r *remoting.Request, h *header.GetSubscriptio
 
 // handleDeleteGroup serves DELETE_SUBSCRIPTIONGROUP. A group that is not there is deleted, too.
 func (b *Broker) handleDeleteGroup(r *remoting.Request, h *header.DeleteSubscriptionGroupRequest) error {
+	if len(h.GroupName) > maxName {
+		return r.OK(nil, nil)
+	}
 	if err := b.commit(state.GroupDelete(h.GroupName, h.CleanOffset)); err != nil {
 		return err
 	}

@@ -143,6 +143,9 @@ func (b *Broker) handleDeleteTopic(r *remoting.Request, h *header.DeleteTopicReq
 	if b.conf.Load().ValidateSystemTopicWhenUpdateTopic && b.topics.isSystem(h.Topic) {
 		return systemConflict(h.Topic)
 	}
+	if len(h.Topic) > maxName {
+		return r.OK(nil, nil)
+	}
 	names := []string{h.Topic}
 	if b.conf.Load().ClearRetryTopicWhenDeleteTopic {
 		names = append(names, b.popRetryTopics(h.Topic)...)

@@ -221,6 +221,12 @@ func TestDeleteTopic(t *testing.T) {
 		t.Errorf("the first offset of a topic made anew is %d", resp.QueueOffset)
 	}
 	b.client.ok(code.DeleteTopicInBroker, &header.DeleteTopicRequest{Topic: "none"}, nil)
+	end := b.store.Log.End()
+	b.client.ok(code.DeleteTopicInBroker, &header.DeleteTopicRequest{Topic: strings.Repeat("n", 1<<20)}, nil)
+	b.client.ok(code.DeleteSubscriptionGroup, &header.DeleteSubscriptionGroupRequest{GroupName: strings.Repeat("n", 1<<20)}, nil)
+	if grown := b.store.Log.End() - end; grown != 0 {
+		t.Errorf("%d bytes were recorded about names that nobody can have", grown)
+	}
 	b.client.refused(code.DeleteTopicInBroker, &header.DeleteTopicRequest{Topic: " "}, nil, code.InvalidParameter, "The specified topic is blank.")
 	b.client.refused(code.DeleteTopicInBroker, &header.DeleteTopicRequest{Topic: "SELF_TEST_TOPIC"}, nil, code.InvalidParameter, "conflict with system topic")
 	for _, name := range hostileNames[2:] {

@@ -237,8 +237,9 @@ func (s *schedule) take(d *deliveries, u queue.Unit) error {
 	d.props[i] = props.Without(d.props[i][:0], forgottenDelay)
 	d.drafts[i] = message.Draft{Topic: topic.TopicName, QueueID: queueID, Flag: v.Flag(), SysFlag: v.SysFlag(), BornTimestamp: v.BornTimestamp(),
 		BornHost: v.BornHost(), StoreHost: s.b.storeHost, ReconsumeTimes: v.ReconsumeTimes(), Body: v.Body(), Properties: d.props[i], CRC: s.b.conf.Load().EnabledAppendPropCRC}
-	if err := d.drafts[i].Prepare(); err != nil {
-		return err
+	if err := d.drafts[i].Prepare(); err != nil { // it must not keep those behind it
+		s.b.log.Error("a delayed message cannot be stored in its topic: it stays undelivered", zap.String("topic", topic.TopicName), zap.Int64("phyOffset", u.Phy), zap.Error(err))
+		return nil
 	}
 	to := s.b.store.Queues.GetOrCreate(topic.TopicName, queueID)
 	d.entries = append(d.entries, commitlog.Entry{Draft: &d.drafts[i], Next: &to.Next})

@@ -41,6 +41,7 @@ const (
 // Name lengths (TopicValidator, Validators).
 const (
 	maxTopic      = 127
+	maxName       = 512 // of a topic or group, whoever made it; nothing is recorded about longer names
 	maxGroupTopic = 255 // %RETRY% and %DLQ%
 	maxGroup      = 120
 )
