@@ -168,30 +168,20 @@ func (c *Command) EachExt(f func(key, val []byte) bool) {
 
 // Decode hands every ext field to h. The first field whose value does not parse is returned after all others have been set.
 func (c *Command) Decode(h header.Setter) error {
-	if x, ok := h.(header.Indexed); ok && c.form != nil {
-		return c.decodeAt(x)
+	var index []int
+	if c.form != nil {
+		index = c.form.index(c, h)
 	}
-	return c.decode(h)
-}
-
-// decodeAt is Decode of a header whose form knows which field is which.
-func (c *Command) decodeAt(h header.Indexed) error {
-	index := c.form.index(c, h)
-	if index == nil {
-		return c.decode(h)
-	}
-	for i := range c.ext {
-		if h.SetAt(index[i], c.bytes(c.ext[i].val)) != nil {
-			return c.decode(h)
-		}
-	}
-	return nil
-}
-
-func (c *Command) decode(h header.Setter) error {
 	var first error
-	for _, e := range c.ext {
-		if err := h.SetField(c.bytes(e.key), c.bytes(e.val)); err != nil && first == nil {
+	for i, e := range c.ext {
+		key := c.bytes(e.key)
+		at := 0
+		if index != nil {
+			at = index[i]
+		} else {
+			at = h.IndexOf(key)
+		}
+		if err := h.SetAt(at, key, c.bytes(e.val)); err != nil && first == nil {
 			first = err
 		}
 	}

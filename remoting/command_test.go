@@ -25,7 +25,9 @@ func (f fields) AppendFields(w *header.Writer) {
 	}
 }
 
-func (f fields) SetField(key, val []byte) error {
+func (f fields) IndexOf([]byte) int { return 0 }
+
+func (f fields) SetAt(_ int, key, val []byte) error {
 	f[string(key)] = string(val)
 	return nil
 }

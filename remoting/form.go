@@ -177,7 +177,7 @@ func numberEnd(b []byte, i int) int {
 }
 
 // index returns the numbers of the fields in headers of h's type, nil if others are known.
-func (f *form) index(c *Command, h header.Indexed) []int {
+func (f *form) index(c *Command, h header.Setter) []int {
 	x := f.indexes.Load()
 	if x == nil {
 		x = &formIndexes{of: reflect.TypeOf(h)}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"math"
 	"strconv"
-	"strings"
 	"unsafe"
 )
 
@@ -103,18 +102,6 @@ func parseShort(b []byte, neg bool) (v int64, ok bool) {
 		v = -v
 	}
 	return v, true
-}
-
-// indexOf returns the index of the field that has the key. A field is its names with commas.
-func indexOf(key []byte, fields ...string) int {
-	for i, names := range fields {
-		for name := range strings.SplitSeq(names, ",") {
-			if name == string(key) {
-				return i
-			}
-		}
-	}
-	return -1
 }
 
 func appendNonEmpty(w *Writer, key, val string) {

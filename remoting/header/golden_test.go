@@ -56,7 +56,7 @@ func checkGolden(t *testing.T, name string, header func() Header, f frame, mayAd
 	}
 	h := header()
 	for k, v := range f.ext {
-		if err := h.SetField([]byte(k), []byte(v)); err != nil {
+		if err := Set(h, []byte(k), []byte(v)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

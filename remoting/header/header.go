@@ -21,20 +21,16 @@ import (
 	"unicode/utf8"
 )
 
-// Setter receives the ext fields of one command, one call per field. Unknown keys are ignored. An error means that the
-// value of a known field does not parse; the caller decides whether that fails the request.
+// Setter takes ext fields. Its fields have numbers, for those who know the keys in advance.
 type Setter interface {
-	SetField(key, val []byte) error
-}
-
-// Indexed is a Setter whose fields have numbers, for those who know the keys in advance. All headers of this package are.
-type Indexed interface {
-	Setter
 	// IndexOf returns the number of the field with that key, -1 if there is none.
 	IndexOf(key []byte) int
-	// SetAt is SetField of field i, which may be -1. Its error does not name the field.
-	SetAt(i int, val []byte) error
+	// SetAt sets field i, which has that key. A number below 0 is ignored. The error is a *FieldError.
+	SetAt(i int, key, val []byte) error
 }
+
+// Set sets the field with that key; unknown keys are ignored. The error is a *FieldError.
+func Set(h Setter, key, val []byte) error { return h.SetAt(h.IndexOf(key), key, val) }
 
 // Appender writes its present fields in declaration order.
 type Appender interface {

@@ -4,26 +4,23 @@ package header
 
 import "strings"
 
-// SetField implements Setter.
-func (h *CreateUserRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *CreateUserRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "username":
-		h.Username = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *CreateUserRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *CreateUserRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Username = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *CreateUserRequest) IndexOf(key []byte) int { return indexOf(key, "username") }
 
 // AppendFields implements Appender.
 func (h *CreateUserRequest) AppendFields(w *Writer) {
@@ -33,26 +30,23 @@ func (h *CreateUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateUserRequest) Reset() { *h = CreateUserRequest{} }
 
-// SetField implements Setter.
-func (h *UpdateUserRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *UpdateUserRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "username":
-		h.Username = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *UpdateUserRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *UpdateUserRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Username = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *UpdateUserRequest) IndexOf(key []byte) int { return indexOf(key, "username") }
 
 // AppendFields implements Appender.
 func (h *UpdateUserRequest) AppendFields(w *Writer) {
@@ -62,26 +56,23 @@ func (h *UpdateUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UpdateUserRequest) Reset() { *h = UpdateUserRequest{} }
 
-// SetField implements Setter.
-func (h *DeleteUserRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *DeleteUserRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "username":
-		h.Username = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *DeleteUserRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *DeleteUserRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Username = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *DeleteUserRequest) IndexOf(key []byte) int { return indexOf(key, "username") }
 
 // AppendFields implements Appender.
 func (h *DeleteUserRequest) AppendFields(w *Writer) {
@@ -91,26 +82,23 @@ func (h *DeleteUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteUserRequest) Reset() { *h = DeleteUserRequest{} }
 
-// SetField implements Setter.
-func (h *GetUserRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetUserRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "username":
-		h.Username = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetUserRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetUserRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Username = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *GetUserRequest) IndexOf(key []byte) int { return indexOf(key, "username") }
 
 // AppendFields implements Appender.
 func (h *GetUserRequest) AppendFields(w *Writer) {
@@ -120,26 +108,23 @@ func (h *GetUserRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetUserRequest) Reset() { *h = GetUserRequest{} }
 
-// SetField implements Setter.
-func (h *ListUsersRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ListUsersRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "filter":
-		h.Filter = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ListUsersRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ListUsersRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Filter = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *ListUsersRequest) IndexOf(key []byte) int { return indexOf(key, "filter") }
 
 // AppendFields implements Appender.
 func (h *ListUsersRequest) AppendFields(w *Writer) {
@@ -149,26 +134,23 @@ func (h *ListUsersRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ListUsersRequest) Reset() { *h = ListUsersRequest{} }
 
-// SetField implements Setter.
-func (h *CreateAclRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *CreateAclRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "subject":
-		h.Subject = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *CreateAclRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *CreateAclRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Subject = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *CreateAclRequest) IndexOf(key []byte) int { return indexOf(key, "subject") }
 
 // AppendFields implements Appender.
 func (h *CreateAclRequest) AppendFields(w *Writer) {
@@ -178,26 +160,23 @@ func (h *CreateAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateAclRequest) Reset() { *h = CreateAclRequest{} }
 
-// SetField implements Setter.
-func (h *UpdateAclRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *UpdateAclRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "subject":
-		h.Subject = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *UpdateAclRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *UpdateAclRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Subject = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *UpdateAclRequest) IndexOf(key []byte) int { return indexOf(key, "subject") }
 
 // AppendFields implements Appender.
 func (h *UpdateAclRequest) AppendFields(w *Writer) {
@@ -207,21 +186,21 @@ func (h *UpdateAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UpdateAclRequest) Reset() { *h = UpdateAclRequest{} }
 
-// SetField implements Setter.
-func (h *DeleteAclRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *DeleteAclRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "subject":
-		h.Subject = string(val)
+		return 0
 	case "policyType":
-		h.PolicyType = string(val)
+		return 1
 	case "resource":
-		h.Resource = string(val)
+		return 2
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *DeleteAclRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *DeleteAclRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Subject = string(val)
@@ -231,11 +210,6 @@ func (h *DeleteAclRequest) SetAt(i int, val []byte) error {
 		h.Resource = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *DeleteAclRequest) IndexOf(key []byte) int {
-	return indexOf(key, "subject", "policyType", "resource")
 }
 
 // AppendFields implements Appender.
@@ -248,26 +222,23 @@ func (h *DeleteAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteAclRequest) Reset() { *h = DeleteAclRequest{} }
 
-// SetField implements Setter.
-func (h *GetAclRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetAclRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "subject":
-		h.Subject = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetAclRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetAclRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Subject = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *GetAclRequest) IndexOf(key []byte) int { return indexOf(key, "subject") }
 
 // AppendFields implements Appender.
 func (h *GetAclRequest) AppendFields(w *Writer) {
@@ -277,19 +248,19 @@ func (h *GetAclRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAclRequest) Reset() { *h = GetAclRequest{} }
 
-// SetField implements Setter.
-func (h *ListAclsRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ListAclsRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "subjectFilter":
-		h.SubjectFilter = string(val)
+		return 0
 	case "resourceFilter":
-		h.ResourceFilter = string(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ListAclsRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ListAclsRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.SubjectFilter = string(val)
@@ -297,11 +268,6 @@ func (h *ListAclsRequest) SetAt(i int, val []byte) error {
 		h.ResourceFilter = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ListAclsRequest) IndexOf(key []byte) int {
-	return indexOf(key, "subjectFilter", "resourceFilter")
 }
 
 // AppendFields implements Appender.
@@ -313,26 +279,23 @@ func (h *ListAclsRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ListAclsRequest) Reset() { *h = ListAclsRequest{} }
 
-// SetField implements Setter.
-func (h *GetBrokerConfigResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetBrokerConfigResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "version":
-		h.Version = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetBrokerConfigResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetBrokerConfigResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Version = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *GetBrokerConfigResponse) IndexOf(key []byte) int { return indexOf(key, "version") }
 
 // AppendFields implements Appender.
 func (h *GetBrokerConfigResponse) AppendFields(w *Writer) {
@@ -342,26 +305,23 @@ func (h *GetBrokerConfigResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetBrokerConfigResponse) Reset() { *h = GetBrokerConfigResponse{} }
 
-// SetField implements Setter.
-func (h *SetCommitLogReadModeRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *SetCommitLogReadModeRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "READ_AHEAD_MODE":
-		h.ReadAheadMode = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *SetCommitLogReadModeRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *SetCommitLogReadModeRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ReadAheadMode = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *SetCommitLogReadModeRequest) IndexOf(key []byte) int { return indexOf(key, "READ_AHEAD_MODE") }
 
 // AppendFields implements Appender.
 func (h *SetCommitLogReadModeRequest) AppendFields(w *Writer) {
@@ -371,26 +331,23 @@ func (h *SetCommitLogReadModeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SetCommitLogReadModeRequest) Reset() { *h = SetCommitLogReadModeRequest{} }
 
-// SetField implements Setter.
-func (h *SwitchTimerEngineRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *SwitchTimerEngineRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "E_T":
-		h.EngineType = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *SwitchTimerEngineRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *SwitchTimerEngineRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.EngineType = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *SwitchTimerEngineRequest) IndexOf(key []byte) int { return indexOf(key, "E_T") }
 
 // AppendFields implements Appender.
 func (h *SwitchTimerEngineRequest) AppendFields(w *Writer) {
@@ -400,31 +357,26 @@ func (h *SwitchTimerEngineRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SwitchTimerEngineRequest) Reset() { *h = SwitchTimerEngineRequest{} }
 
-// SetField implements Setter.
-func (h *CheckRocksdbCqWriteProgressRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *CheckRocksdbCqWriteProgressRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "checkStoreTime":
-		return setInt(&h.CheckStoreTime, key, val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *CheckRocksdbCqWriteProgressRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *CheckRocksdbCqWriteProgressRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
-		return setInt(&h.CheckStoreTime, nil, val)
+		return setInt(&h.CheckStoreTime, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *CheckRocksdbCqWriteProgressRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "checkStoreTime")
 }
 
 // AppendFields implements Appender.
@@ -436,26 +388,23 @@ func (h *CheckRocksdbCqWriteProgressRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CheckRocksdbCqWriteProgressRequest) Reset() { *h = CheckRocksdbCqWriteProgressRequest{} }
 
-// SetField implements Setter.
-func (h *ExportRocksDBConfigToJsonRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ExportRocksDBConfigToJsonRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "configType":
-		h.ConfigType = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ExportRocksDBConfigToJsonRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ExportRocksDBConfigToJsonRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConfigType = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *ExportRocksDBConfigToJsonRequest) IndexOf(key []byte) int { return indexOf(key, "configType") }
 
 // AppendFields implements Appender.
 func (h *ExportRocksDBConfigToJsonRequest) AppendFields(w *Writer) {
@@ -465,26 +414,23 @@ func (h *ExportRocksDBConfigToJsonRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ExportRocksDBConfigToJsonRequest) Reset() { *h = ExportRocksDBConfigToJsonRequest{} }
 
-// SetField implements Setter.
-func (h *AddBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *AddBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "configPath":
-		h.ConfigPath = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *AddBrokerRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *AddBrokerRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConfigPath = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *AddBrokerRequest) IndexOf(key []byte) int { return indexOf(key, "configPath") }
 
 // AppendFields implements Appender.
 func (h *AddBrokerRequest) AppendFields(w *Writer) {
@@ -494,35 +440,30 @@ func (h *AddBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AddBrokerRequest) Reset() { *h = AddBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *RemoveBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *RemoveBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	case "brokerClusterName":
-		h.BrokerClusterName = string(val)
+		return 1
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 2
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *RemoveBrokerRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *RemoveBrokerRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
 	case 1:
 		h.BrokerClusterName = string(val)
 	case 2:
-		return setInt(&h.BrokerID, nil, val)
+		return setInt(&h.BrokerID, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *RemoveBrokerRequest) IndexOf(key []byte) int {
-	return indexOf(key, "brokerName", "brokerClusterName", "brokerId")
 }
 
 // AppendFields implements Appender.
@@ -535,35 +476,30 @@ func (h *RemoveBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RemoveBrokerRequest) Reset() { *h = RemoveBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *ExchangeHAInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ExchangeHAInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterHaAddress":
-		h.MasterHAAddress = string(val)
+		return 0
 	case "masterFlushOffset":
-		return setOptInt(&h.MasterFlushOffset, key, val)
+		return 1
 	case "masterAddress":
-		h.MasterAddress = string(val)
+		return 2
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ExchangeHAInfoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ExchangeHAInfoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.MasterHAAddress = string(val)
 	case 1:
-		return setOptInt(&h.MasterFlushOffset, nil, val)
+		return setOptInt(&h.MasterFlushOffset, key, val)
 	case 2:
 		h.MasterAddress = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ExchangeHAInfoRequest) IndexOf(key []byte) int {
-	return indexOf(key, "masterHaAddress", "masterFlushOffset", "masterAddress")
 }
 
 // AppendFields implements Appender.
@@ -576,35 +512,30 @@ func (h *ExchangeHAInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ExchangeHAInfoRequest) Reset() { *h = ExchangeHAInfoRequest{} }
 
-// SetField implements Setter.
-func (h *ExchangeHAInfoResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ExchangeHAInfoResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterHaAddress":
-		h.MasterHAAddress = string(val)
+		return 0
 	case "masterFlushOffset":
-		return setOptInt(&h.MasterFlushOffset, key, val)
+		return 1
 	case "masterAddress":
-		h.MasterAddress = string(val)
+		return 2
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ExchangeHAInfoResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ExchangeHAInfoResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.MasterHAAddress = string(val)
 	case 1:
-		return setOptInt(&h.MasterFlushOffset, nil, val)
+		return setOptInt(&h.MasterFlushOffset, key, val)
 	case 2:
 		h.MasterAddress = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ExchangeHAInfoResponse) IndexOf(key []byte) int {
-	return indexOf(key, "masterHaAddress", "masterFlushOffset", "masterAddress")
 }
 
 // AppendFields implements Appender.
@@ -617,26 +548,23 @@ func (h *ExchangeHAInfoResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ExchangeHAInfoResponse) Reset() { *h = ExchangeHAInfoResponse{} }
 
-// SetField implements Setter.
-func (h *ResetMasterFlushOffset) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ResetMasterFlushOffset) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterFlushOffset":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *ResetMasterFlushOffset) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setOptInt(&h.MasterFlushOffset, key, val)
 	}
 	return nil
 }
-
-// SetAt implements Indexed.
-func (h *ResetMasterFlushOffset) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setOptInt(&h.MasterFlushOffset, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ResetMasterFlushOffset) IndexOf(key []byte) int { return indexOf(key, "masterFlushOffset") }
 
 // AppendFields implements Appender.
 func (h *ResetMasterFlushOffset) AppendFields(w *Writer) {
@@ -646,23 +574,23 @@ func (h *ResetMasterFlushOffset) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ResetMasterFlushOffset) Reset() { *h = ResetMasterFlushOffset{} }
 
-// SetField implements Setter.
-func (h *HeartbeatRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *HeartbeatRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *HeartbeatRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *HeartbeatRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -676,9 +604,6 @@ func (h *HeartbeatRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *HeartbeatRequest) IndexOf(key []byte) int { return indexOf(key, "ns", "nsd", "bname", "oway") }
-
 // AppendFields implements Appender.
 func (h *HeartbeatRequest) AppendFields(w *Writer) {
 	appendNonEmpty(w, "ns", h.NS)
@@ -690,19 +615,19 @@ func (h *HeartbeatRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *HeartbeatRequest) Reset() { *h = HeartbeatRequest{} }
 
-// SetField implements Setter.
-func (h *HeartbeatResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *HeartbeatResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "IS_SUPPORT_HEART_BEAT_V2":
-		h.SupportV2 = parseOptBool(val)
+		return 0
 	case "IS_SUB_CHANGE":
-		h.SubChange = parseOptBool(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *HeartbeatResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *HeartbeatResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.SupportV2 = parseOptBool(val)
@@ -710,11 +635,6 @@ func (h *HeartbeatResponse) SetAt(i int, val []byte) error {
 		h.SubChange = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *HeartbeatResponse) IndexOf(key []byte) int {
-	return indexOf(key, "IS_SUPPORT_HEART_BEAT_V2", "IS_SUB_CHANGE")
 }
 
 // AppendFields implements Appender.
@@ -726,29 +646,29 @@ func (h *HeartbeatResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *HeartbeatResponse) Reset() { *h = HeartbeatResponse{} }
 
-// SetField implements Setter.
-func (h *UnregisterClientRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *UnregisterClientRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clientID":
-		h.ClientID = string(val)
+		return 0
 	case "producerGroup":
-		h.ProducerGroup = string(val)
+		return 1
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *UnregisterClientRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *UnregisterClientRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClientID = string(val)
@@ -766,11 +686,6 @@ func (h *UnregisterClientRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *UnregisterClientRequest) IndexOf(key []byte) int {
-	return indexOf(key, "clientID", "producerGroup", "consumerGroup", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -787,25 +702,25 @@ func (h *UnregisterClientRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UnregisterClientRequest) Reset() { *h = UnregisterClientRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumerListByGroupRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetConsumerListByGroupRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetConsumerListByGroupRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetConsumerListByGroupRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -819,11 +734,6 @@ func (h *GetConsumerListByGroupRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetConsumerListByGroupRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -838,23 +748,23 @@ func (h *GetConsumerListByGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerListByGroupRequest) Reset() { *h = GetConsumerListByGroupRequest{} }
 
-// SetField implements Setter.
-func (h *LockBatchMqRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *LockBatchMqRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *LockBatchMqRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *LockBatchMqRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -866,11 +776,6 @@ func (h *LockBatchMqRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *LockBatchMqRequest) IndexOf(key []byte) int {
-	return indexOf(key, "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -884,23 +789,23 @@ func (h *LockBatchMqRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *LockBatchMqRequest) Reset() { *h = LockBatchMqRequest{} }
 
-// SetField implements Setter.
-func (h *UnlockBatchMqRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *UnlockBatchMqRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *UnlockBatchMqRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *UnlockBatchMqRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -912,11 +817,6 @@ func (h *UnlockBatchMqRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *UnlockBatchMqRequest) IndexOf(key []byte) int {
-	return indexOf(key, "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -930,25 +830,25 @@ func (h *UnlockBatchMqRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UnlockBatchMqRequest) Reset() { *h = UnlockBatchMqRequest{} }
 
-// SetField implements Setter.
-func (h *NotifyConsumerIdsChangedRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *NotifyConsumerIdsChangedRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *NotifyConsumerIdsChangedRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *NotifyConsumerIdsChangedRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -962,11 +862,6 @@ func (h *NotifyConsumerIdsChangedRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *NotifyConsumerIdsChangedRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -981,48 +876,48 @@ func (h *NotifyConsumerIdsChangedRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyConsumerIdsChangedRequest) Reset() { *h = NotifyConsumerIdsChangedRequest{} }
 
-// SetField implements Setter.
-func (h *ResetOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ResetOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "queueId":
-		return setOptInt(&h.QueueID, key, val)
+		return 2
 	case "offset":
-		return setOptInt(&h.Offset, key, val)
+		return 3
 	case "timestamp":
-		return setInt(&h.Timestamp, key, val)
+		return 4
 	case "isForce":
-		h.IsForce = parseBool(val)
+		return 5
 	case "ns":
-		h.NS = string(val)
+		return 6
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 7
 	case "bname":
-		h.BName = string(val)
+		return 8
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 9
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 10
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ResetOffsetRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ResetOffsetRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
 	case 1:
 		h.Topic = string(val)
 	case 2:
-		return setOptInt(&h.QueueID, nil, val)
+		return setOptInt(&h.QueueID, key, val)
 	case 3:
-		return setOptInt(&h.Offset, nil, val)
+		return setOptInt(&h.Offset, key, val)
 	case 4:
-		return setInt(&h.Timestamp, nil, val)
+		return setInt(&h.Timestamp, key, val)
 	case 5:
 		h.IsForce = parseBool(val)
 	case 6:
@@ -1037,11 +932,6 @@ func (h *ResetOffsetRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ResetOffsetRequest) IndexOf(key []byte) int {
-	return indexOf(key, "group", "topic", "queueId", "offset", "timestamp", "isForce", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -1062,31 +952,31 @@ func (h *ResetOffsetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ResetOffsetRequest) Reset() { *h = ResetOffsetRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumerStatusRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetConsumerStatusRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "group":
-		h.Group = string(val)
+		return 1
 	case "clientAddr":
-		h.ClientAddr = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 7
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetConsumerStatusRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetConsumerStatusRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -1106,11 +996,6 @@ func (h *GetConsumerStatusRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetConsumerStatusRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "group", "clientAddr", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -1128,29 +1013,29 @@ func (h *GetConsumerStatusRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerStatusRequest) Reset() { *h = GetConsumerStatusRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumerRunningInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetConsumerRunningInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "clientId":
-		h.ClientID = string(val)
+		return 1
 	case "jstackEnable":
-		h.JstackEnable = parseBool(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetConsumerRunningInfoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetConsumerRunningInfoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -1168,11 +1053,6 @@ func (h *GetConsumerRunningInfoRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetConsumerRunningInfoRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "clientId", "jstackEnable", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -1189,39 +1069,39 @@ func (h *GetConsumerRunningInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerRunningInfoRequest) Reset() { *h = GetConsumerRunningInfoRequest{} }
 
-// SetField implements Setter.
-func (h *ConsumeMessageDirectlyResultRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ConsumeMessageDirectlyResultRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "clientId":
-		h.ClientID = string(val)
+		return 1
 	case "msgId":
-		h.MsgID = string(val)
+		return 2
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 3
 	case "topic":
-		h.Topic = string(val)
+		return 4
 	case "topicSysFlag":
-		return setOptInt(&h.TopicSysFlag, key, val)
+		return 5
 	case "groupSysFlag":
-		return setOptInt(&h.GroupSysFlag, key, val)
+		return 6
 	case "ns":
-		h.NS = string(val)
+		return 7
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 8
 	case "bname":
-		h.BName = string(val)
+		return 9
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 10
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 11
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ConsumeMessageDirectlyResultRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ConsumeMessageDirectlyResultRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -1234,9 +1114,9 @@ func (h *ConsumeMessageDirectlyResultRequest) SetAt(i int, val []byte) error {
 	case 4:
 		h.Topic = string(val)
 	case 5:
-		return setOptInt(&h.TopicSysFlag, nil, val)
+		return setOptInt(&h.TopicSysFlag, key, val)
 	case 6:
-		return setOptInt(&h.GroupSysFlag, nil, val)
+		return setOptInt(&h.GroupSysFlag, key, val)
 	case 7:
 		h.NS = string(val)
 	case 8:
@@ -1249,11 +1129,6 @@ func (h *ConsumeMessageDirectlyResultRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ConsumeMessageDirectlyResultRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "clientId", "msgId", "brokerName", "topic", "topicSysFlag", "groupSysFlag", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -1275,25 +1150,25 @@ func (h *ConsumeMessageDirectlyResultRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ConsumeMessageDirectlyResultRequest) Reset() { *h = ConsumeMessageDirectlyResultRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumerConnectionListRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetConsumerConnectionListRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetConsumerConnectionListRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetConsumerConnectionListRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -1307,11 +1182,6 @@ func (h *GetConsumerConnectionListRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetConsumerConnectionListRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -1326,25 +1196,25 @@ func (h *GetConsumerConnectionListRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumerConnectionListRequest) Reset() { *h = GetConsumerConnectionListRequest{} }
 
-// SetField implements Setter.
-func (h *GetProducerConnectionListRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetProducerConnectionListRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "producerGroup":
-		h.ProducerGroup = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetProducerConnectionListRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetProducerConnectionListRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ProducerGroup = string(val)
@@ -1358,11 +1228,6 @@ func (h *GetProducerConnectionListRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetProducerConnectionListRequest) IndexOf(key []byte) int {
-	return indexOf(key, "producerGroup", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -1377,39 +1242,34 @@ func (h *GetProducerConnectionListRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetProducerConnectionListRequest) Reset() { *h = GetProducerConnectionListRequest{} }
 
-// SetField implements Setter.
-func (h *AlterSyncStateSetRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *AlterSyncStateSetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	case "masterBrokerId":
-		return setInt(&h.MasterBrokerID, key, val)
+		return 1
 	case "masterEpoch":
-		return setInt(&h.MasterEpoch, key, val)
+		return 2
 	case "invokeTime":
-		return setInt(&h.InvokeTime, key, val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *AlterSyncStateSetRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *AlterSyncStateSetRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
 	case 1:
-		return setInt(&h.MasterBrokerID, nil, val)
+		return setInt(&h.MasterBrokerID, key, val)
 	case 2:
-		return setInt(&h.MasterEpoch, nil, val)
+		return setInt(&h.MasterEpoch, key, val)
 	case 3:
-		return setInt(&h.InvokeTime, nil, val)
+		return setInt(&h.InvokeTime, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *AlterSyncStateSetRequest) IndexOf(key []byte) int {
-	return indexOf(key, "brokerName", "masterBrokerId", "masterEpoch", "invokeTime")
 }
 
 // AppendFields implements Appender.
@@ -1423,27 +1283,22 @@ func (h *AlterSyncStateSetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AlterSyncStateSetRequest) Reset() { *h = AlterSyncStateSetRequest{} }
 
-// SetField implements Setter.
-func (h *AlterSyncStateSetResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *AlterSyncStateSetResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "newSyncStateSetEpoch":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *AlterSyncStateSetResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.NewSyncStateSetEpoch, key, val)
 	}
 	return nil
-}
-
-// SetAt implements Indexed.
-func (h *AlterSyncStateSetResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.NewSyncStateSetEpoch, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *AlterSyncStateSetResponse) IndexOf(key []byte) int {
-	return indexOf(key, "newSyncStateSetEpoch")
 }
 
 // AppendFields implements Appender.
@@ -1454,43 +1309,38 @@ func (h *AlterSyncStateSetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AlterSyncStateSetResponse) Reset() { *h = AlterSyncStateSetResponse{} }
 
-// SetField implements Setter.
-func (h *ElectMasterRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ElectMasterRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 2
 	case "designateElect":
-		h.DesignateElect = parseBool(val)
+		return 3
 	case "invokeTime":
-		return setInt(&h.InvokeTime, key, val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ElectMasterRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ElectMasterRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
-		return setInt(&h.BrokerID, nil, val)
+		return setInt(&h.BrokerID, key, val)
 	case 3:
 		h.DesignateElect = parseBool(val)
 	case 4:
-		return setInt(&h.InvokeTime, nil, val)
+		return setInt(&h.InvokeTime, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ElectMasterRequest) IndexOf(key []byte) int {
-	return indexOf(key, "clusterName", "brokerName", "brokerId", "designateElect", "invokeTime")
 }
 
 // AppendFields implements Appender.
@@ -1505,39 +1355,34 @@ func (h *ElectMasterRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ElectMasterRequest) Reset() { *h = ElectMasterRequest{} }
 
-// SetField implements Setter.
-func (h *ElectMasterResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ElectMasterResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterBrokerId":
-		return setOptInt(&h.MasterBrokerID, key, val)
+		return 0
 	case "masterAddress":
-		h.MasterAddress = string(val)
+		return 1
 	case "masterEpoch":
-		return setOptInt(&h.MasterEpoch, key, val)
+		return 2
 	case "syncStateSetEpoch":
-		return setOptInt(&h.SyncStateSetEpoch, key, val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ElectMasterResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ElectMasterResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
-		return setOptInt(&h.MasterBrokerID, nil, val)
+		return setOptInt(&h.MasterBrokerID, key, val)
 	case 1:
 		h.MasterAddress = string(val)
 	case 2:
-		return setOptInt(&h.MasterEpoch, nil, val)
+		return setOptInt(&h.MasterEpoch, key, val)
 	case 3:
-		return setOptInt(&h.SyncStateSetEpoch, nil, val)
+		return setOptInt(&h.SyncStateSetEpoch, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ElectMasterResponse) IndexOf(key []byte) int {
-	return indexOf(key, "masterBrokerId", "masterAddress", "masterEpoch", "syncStateSetEpoch")
 }
 
 // AppendFields implements Appender.
@@ -1551,43 +1396,38 @@ func (h *ElectMasterResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ElectMasterResponse) Reset() { *h = ElectMasterResponse{} }
 
-// SetField implements Setter.
-func (h *RegisterBrokerToControllerRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *RegisterBrokerToControllerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 2
 	case "brokerAddress":
-		h.BrokerAddress = string(val)
+		return 3
 	case "invokeTime":
-		return setInt(&h.InvokeTime, key, val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *RegisterBrokerToControllerRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *RegisterBrokerToControllerRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
-		return setInt(&h.BrokerID, nil, val)
+		return setInt(&h.BrokerID, key, val)
 	case 3:
 		h.BrokerAddress = string(val)
 	case 4:
-		return setInt(&h.InvokeTime, nil, val)
+		return setInt(&h.InvokeTime, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *RegisterBrokerToControllerRequest) IndexOf(key []byte) int {
-	return indexOf(key, "clusterName", "brokerName", "brokerId", "brokerAddress", "invokeTime")
 }
 
 // AppendFields implements Appender.
@@ -1602,47 +1442,42 @@ func (h *RegisterBrokerToControllerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerToControllerRequest) Reset() { *h = RegisterBrokerToControllerRequest{} }
 
-// SetField implements Setter.
-func (h *RegisterBrokerToControllerResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *RegisterBrokerToControllerResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "masterBrokerId":
-		return setOptInt(&h.MasterBrokerID, key, val)
+		return 2
 	case "masterAddress":
-		h.MasterAddress = string(val)
+		return 3
 	case "masterEpoch":
-		return setOptInt(&h.MasterEpoch, key, val)
+		return 4
 	case "syncStateSetEpoch":
-		return setOptInt(&h.SyncStateSetEpoch, key, val)
+		return 5
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *RegisterBrokerToControllerResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *RegisterBrokerToControllerResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
-		return setOptInt(&h.MasterBrokerID, nil, val)
+		return setOptInt(&h.MasterBrokerID, key, val)
 	case 3:
 		h.MasterAddress = string(val)
 	case 4:
-		return setOptInt(&h.MasterEpoch, nil, val)
+		return setOptInt(&h.MasterEpoch, key, val)
 	case 5:
-		return setOptInt(&h.SyncStateSetEpoch, nil, val)
+		return setOptInt(&h.SyncStateSetEpoch, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *RegisterBrokerToControllerResponse) IndexOf(key []byte) int {
-	return indexOf(key, "clusterName", "brokerName", "masterBrokerId", "masterAddress", "masterEpoch", "syncStateSetEpoch")
 }
 
 // AppendFields implements Appender.
@@ -1658,26 +1493,23 @@ func (h *RegisterBrokerToControllerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerToControllerResponse) Reset() { *h = RegisterBrokerToControllerResponse{} }
 
-// SetField implements Setter.
-func (h *GetReplicaInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetReplicaInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetReplicaInfoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetReplicaInfoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *GetReplicaInfoRequest) IndexOf(key []byte) int { return indexOf(key, "brokerName") }
 
 // AppendFields implements Appender.
 func (h *GetReplicaInfoRequest) AppendFields(w *Writer) {
@@ -1687,35 +1519,30 @@ func (h *GetReplicaInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetReplicaInfoRequest) Reset() { *h = GetReplicaInfoRequest{} }
 
-// SetField implements Setter.
-func (h *GetReplicaInfoResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetReplicaInfoResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterBrokerId":
-		return setOptInt(&h.MasterBrokerID, key, val)
+		return 0
 	case "masterAddress":
-		h.MasterAddress = string(val)
+		return 1
 	case "masterEpoch":
-		return setOptInt(&h.MasterEpoch, key, val)
+		return 2
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetReplicaInfoResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetReplicaInfoResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
-		return setOptInt(&h.MasterBrokerID, nil, val)
+		return setOptInt(&h.MasterBrokerID, key, val)
 	case 1:
 		h.MasterAddress = string(val)
 	case 2:
-		return setOptInt(&h.MasterEpoch, nil, val)
+		return setOptInt(&h.MasterEpoch, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetReplicaInfoResponse) IndexOf(key []byte) int {
-	return indexOf(key, "masterBrokerId", "masterAddress", "masterEpoch")
 }
 
 // AppendFields implements Appender.
@@ -1728,25 +1555,25 @@ func (h *GetReplicaInfoResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetReplicaInfoResponse) Reset() { *h = GetReplicaInfoResponse{} }
 
-// SetField implements Setter.
-func (h *GetMetaDataResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetMetaDataResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "controllerLeaderId":
-		h.ControllerLeaderID = string(val)
+		return 1
 	case "controllerLeaderAddress":
-		h.ControllerLeaderAddress = string(val)
+		return 2
 	case "isLeader":
-		h.IsLeader = parseBool(val)
+		return 3
 	case "peers":
-		h.Peers = string(val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetMetaDataResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetMetaDataResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -1760,11 +1587,6 @@ func (h *GetMetaDataResponse) SetAt(i int, val []byte) error {
 		h.Peers = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetMetaDataResponse) IndexOf(key []byte) int {
-	return indexOf(key, "group", "controllerLeaderId", "controllerLeaderAddress", "isLeader", "peers")
 }
 
 // AppendFields implements Appender.
@@ -1779,19 +1601,19 @@ func (h *GetMetaDataResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetMetaDataResponse) Reset() { *h = GetMetaDataResponse{} }
 
-// SetField implements Setter.
-func (h *GetNextBrokerIdRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetNextBrokerIdRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetNextBrokerIdRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetNextBrokerIdRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
@@ -1799,11 +1621,6 @@ func (h *GetNextBrokerIdRequest) SetAt(i int, val []byte) error {
 		h.BrokerName = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetNextBrokerIdRequest) IndexOf(key []byte) int {
-	return indexOf(key, "clusterName", "brokerName")
 }
 
 // AppendFields implements Appender.
@@ -1815,35 +1632,30 @@ func (h *GetNextBrokerIdRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetNextBrokerIdRequest) Reset() { *h = GetNextBrokerIdRequest{} }
 
-// SetField implements Setter.
-func (h *GetNextBrokerIdResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetNextBrokerIdResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "nextBrokerId":
-		return setInt(&h.NextBrokerID, key, val)
+		return 2
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetNextBrokerIdResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetNextBrokerIdResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
-		return setInt(&h.NextBrokerID, nil, val)
+		return setInt(&h.NextBrokerID, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetNextBrokerIdResponse) IndexOf(key []byte) int {
-	return indexOf(key, "clusterName", "brokerName", "nextBrokerId")
 }
 
 // AppendFields implements Appender.
@@ -1856,39 +1668,34 @@ func (h *GetNextBrokerIdResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetNextBrokerIdResponse) Reset() { *h = GetNextBrokerIdResponse{} }
 
-// SetField implements Setter.
-func (h *ApplyBrokerIdRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ApplyBrokerIdRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "appliedBrokerId":
-		return setInt(&h.AppliedBrokerID, key, val)
+		return 2
 	case "registerCheckCode":
-		h.RegisterCheckCode = string(val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ApplyBrokerIdRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ApplyBrokerIdRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
-		return setInt(&h.AppliedBrokerID, nil, val)
+		return setInt(&h.AppliedBrokerID, key, val)
 	case 3:
 		h.RegisterCheckCode = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ApplyBrokerIdRequest) IndexOf(key []byte) int {
-	return indexOf(key, "clusterName", "brokerName", "appliedBrokerId", "registerCheckCode")
 }
 
 // AppendFields implements Appender.
@@ -1902,19 +1709,19 @@ func (h *ApplyBrokerIdRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ApplyBrokerIdRequest) Reset() { *h = ApplyBrokerIdRequest{} }
 
-// SetField implements Setter.
-func (h *ApplyBrokerIdResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ApplyBrokerIdResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ApplyBrokerIdResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ApplyBrokerIdResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
@@ -1922,11 +1729,6 @@ func (h *ApplyBrokerIdResponse) SetAt(i int, val []byte) error {
 		h.BrokerName = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ApplyBrokerIdResponse) IndexOf(key []byte) int {
-	return indexOf(key, "clusterName", "brokerName")
 }
 
 // AppendFields implements Appender.
@@ -1938,39 +1740,34 @@ func (h *ApplyBrokerIdResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ApplyBrokerIdResponse) Reset() { *h = ApplyBrokerIdResponse{} }
 
-// SetField implements Setter.
-func (h *NotifyBrokerRoleChangedRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *NotifyBrokerRoleChangedRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "masterAddress":
-		h.MasterAddress = string(val)
+		return 0
 	case "masterEpoch":
-		return setOptInt(&h.MasterEpoch, key, val)
+		return 1
 	case "syncStateSetEpoch":
-		return setOptInt(&h.SyncStateSetEpoch, key, val)
+		return 2
 	case "masterBrokerId":
-		return setOptInt(&h.MasterBrokerID, key, val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *NotifyBrokerRoleChangedRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *NotifyBrokerRoleChangedRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.MasterAddress = string(val)
 	case 1:
-		return setOptInt(&h.MasterEpoch, nil, val)
+		return setOptInt(&h.MasterEpoch, key, val)
 	case 2:
-		return setOptInt(&h.SyncStateSetEpoch, nil, val)
+		return setOptInt(&h.SyncStateSetEpoch, key, val)
 	case 3:
-		return setOptInt(&h.MasterBrokerID, nil, val)
+		return setOptInt(&h.MasterBrokerID, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *NotifyBrokerRoleChangedRequest) IndexOf(key []byte) int {
-	return indexOf(key, "masterAddress", "masterEpoch", "syncStateSetEpoch", "masterBrokerId")
 }
 
 // AppendFields implements Appender.
@@ -1984,25 +1781,25 @@ func (h *NotifyBrokerRoleChangedRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyBrokerRoleChangedRequest) Reset() { *h = NotifyBrokerRoleChangedRequest{} }
 
-// SetField implements Setter.
-func (h *CleanControllerBrokerDataRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *CleanControllerBrokerDataRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "brokerControllerIdsToClean":
-		h.BrokerControllerIdsToClean = string(val)
+		return 2
 	case "isCleanLivingBroker":
-		h.IsCleanLivingBroker = parseBool(val)
+		return 3
 	case "invokeTime":
-		return setInt(&h.InvokeTime, key, val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *CleanControllerBrokerDataRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *CleanControllerBrokerDataRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
@@ -2013,14 +1810,9 @@ func (h *CleanControllerBrokerDataRequest) SetAt(i int, val []byte) error {
 	case 3:
 		h.IsCleanLivingBroker = parseBool(val)
 	case 4:
-		return setInt(&h.InvokeTime, nil, val)
+		return setInt(&h.InvokeTime, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *CleanControllerBrokerDataRequest) IndexOf(key []byte) int {
-	return indexOf(key, "clusterName", "brokerName", "brokerControllerIdsToClean", "isCleanLivingBroker", "invokeTime")
 }
 
 // AppendFields implements Appender.
@@ -2035,39 +1827,39 @@ func (h *CleanControllerBrokerDataRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CleanControllerBrokerDataRequest) Reset() { *h = CleanControllerBrokerDataRequest{} }
 
-// SetField implements Setter.
-func (h *PopLiteMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *PopLiteMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clientId":
-		h.ClientID = string(val)
+		return 0
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 1
 	case "topic":
-		h.Topic = string(val)
+		return 2
 	case "maxMsgNum":
-		return setInt(&h.MaxMsgNum, key, val)
+		return 3
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 4
 	case "pollTime":
-		return setInt(&h.PollTime, key, val)
+		return 5
 	case "bornTime":
-		return setInt(&h.BornTime, key, val)
+		return 6
 	case "attemptId":
-		h.AttemptID = string(val)
+		return 7
 	case "ns":
-		h.NS = string(val)
+		return 8
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 9
 	case "bname":
-		h.BName = string(val)
+		return 10
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 11
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *PopLiteMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *PopLiteMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClientID = string(val)
@@ -2076,13 +1868,13 @@ func (h *PopLiteMessageRequest) SetAt(i int, val []byte) error {
 	case 2:
 		h.Topic = string(val)
 	case 3:
-		return setInt(&h.MaxMsgNum, nil, val)
+		return setInt(&h.MaxMsgNum, key, val)
 	case 4:
-		return setInt(&h.InvisibleTime, nil, val)
+		return setInt(&h.InvisibleTime, key, val)
 	case 5:
-		return setInt(&h.PollTime, nil, val)
+		return setInt(&h.PollTime, key, val)
 	case 6:
-		return setInt(&h.BornTime, nil, val)
+		return setInt(&h.BornTime, key, val)
 	case 7:
 		h.AttemptID = string(val)
 	case 8:
@@ -2095,11 +1887,6 @@ func (h *PopLiteMessageRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *PopLiteMessageRequest) IndexOf(key []byte) int {
-	return indexOf(key, "clientId", "consumerGroup", "topic", "maxMsgNum", "invisibleTime", "pollTime", "bornTime", "attemptId", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2121,39 +1908,34 @@ func (h *PopLiteMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PopLiteMessageRequest) Reset() { *h = PopLiteMessageRequest{} }
 
-// SetField implements Setter.
-func (h *PopLiteMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *PopLiteMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "popTime":
-		return setInt(&h.PopTime, key, val)
+		return 0
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 1
 	case "reviveQid":
-		return setInt(&h.ReviveQid, key, val)
+		return 2
 	case "orderCountInfo":
-		h.OrderCountInfo = string(val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *PopLiteMessageResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *PopLiteMessageResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.PopTime, nil, val)
+		return setInt(&h.PopTime, key, val)
 	case 1:
-		return setInt(&h.InvisibleTime, nil, val)
+		return setInt(&h.InvisibleTime, key, val)
 	case 2:
-		return setInt(&h.ReviveQid, nil, val)
+		return setInt(&h.ReviveQid, key, val)
 	case 3:
 		h.OrderCountInfo = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *PopLiteMessageResponse) IndexOf(key []byte) int {
-	return indexOf(key, "popTime", "invisibleTime", "reviveQid", "orderCountInfo")
 }
 
 // AppendFields implements Appender.
@@ -2167,29 +1949,29 @@ func (h *PopLiteMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PopLiteMessageResponse) Reset() { *h = PopLiteMessageResponse{} }
 
-// SetField implements Setter.
-func (h *NotifyUnsubscribeLiteRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *NotifyUnsubscribeLiteRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "liteTopic":
-		h.LiteTopic = string(val)
+		return 0
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 1
 	case "clientId":
-		h.ClientID = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *NotifyUnsubscribeLiteRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *NotifyUnsubscribeLiteRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.LiteTopic = string(val)
@@ -2207,11 +1989,6 @@ func (h *NotifyUnsubscribeLiteRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *NotifyUnsubscribeLiteRequest) IndexOf(key []byte) int {
-	return indexOf(key, "liteTopic", "consumerGroup", "clientId", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2228,25 +2005,25 @@ func (h *NotifyUnsubscribeLiteRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyUnsubscribeLiteRequest) Reset() { *h = NotifyUnsubscribeLiteRequest{} }
 
-// SetField implements Setter.
-func (h *GetParentTopicInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetParentTopicInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetParentTopicInfoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetParentTopicInfoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -2262,11 +2039,6 @@ func (h *GetParentTopicInfoRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *GetParentTopicInfoRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "ns", "nsd", "bname", "oway")
-}
-
 // AppendFields implements Appender.
 func (h *GetParentTopicInfoRequest) AppendFields(w *Writer) {
 	w.String("topic", h.Topic)
@@ -2279,27 +2051,27 @@ func (h *GetParentTopicInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetParentTopicInfoRequest) Reset() { *h = GetParentTopicInfoRequest{} }
 
-// SetField implements Setter.
-func (h *GetLiteTopicInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetLiteTopicInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "parentTopic":
-		h.ParentTopic = string(val)
+		return 0
 	case "liteTopic":
-		h.LiteTopic = string(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetLiteTopicInfoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetLiteTopicInfoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ParentTopic = string(val)
@@ -2315,11 +2087,6 @@ func (h *GetLiteTopicInfoRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetLiteTopicInfoRequest) IndexOf(key []byte) int {
-	return indexOf(key, "parentTopic", "liteTopic", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2335,31 +2102,31 @@ func (h *GetLiteTopicInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetLiteTopicInfoRequest) Reset() { *h = GetLiteTopicInfoRequest{} }
 
-// SetField implements Setter.
-func (h *GetLiteClientInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetLiteClientInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "parentTopic":
-		h.ParentTopic = string(val)
+		return 0
 	case "group":
-		h.Group = string(val)
+		return 1
 	case "clientId":
-		h.ClientID = string(val)
+		return 2
 	case "maxCount":
-		return setOptInt(&h.MaxCount, key, val)
+		return 3
 	case "ns":
-		h.NS = string(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = string(val)
+		return 6
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 7
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetLiteClientInfoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetLiteClientInfoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ParentTopic = string(val)
@@ -2368,7 +2135,7 @@ func (h *GetLiteClientInfoRequest) SetAt(i int, val []byte) error {
 	case 2:
 		h.ClientID = string(val)
 	case 3:
-		return setOptInt(&h.MaxCount, nil, val)
+		return setOptInt(&h.MaxCount, key, val)
 	case 4:
 		h.NS = string(val)
 	case 5:
@@ -2379,11 +2146,6 @@ func (h *GetLiteClientInfoRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetLiteClientInfoRequest) IndexOf(key []byte) int {
-	return indexOf(key, "parentTopic", "group", "clientId", "maxCount", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2401,36 +2163,36 @@ func (h *GetLiteClientInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetLiteClientInfoRequest) Reset() { *h = GetLiteClientInfoRequest{} }
 
-// SetField implements Setter.
-func (h *GetLiteGroupInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetLiteGroupInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "liteTopic":
-		h.LiteTopic = string(val)
+		return 1
 	case "topK":
-		return setOptInt(&h.TopK, key, val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetLiteGroupInfoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetLiteGroupInfoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
 	case 1:
 		h.LiteTopic = string(val)
 	case 2:
-		return setOptInt(&h.TopK, nil, val)
+		return setOptInt(&h.TopK, key, val)
 	case 3:
 		h.NS = string(val)
 	case 4:
@@ -2441,11 +2203,6 @@ func (h *GetLiteGroupInfoRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetLiteGroupInfoRequest) IndexOf(key []byte) int {
-	return indexOf(key, "group", "liteTopic", "topK", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2462,27 +2219,27 @@ func (h *GetLiteGroupInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetLiteGroupInfoRequest) Reset() { *h = GetLiteGroupInfoRequest{} }
 
-// SetField implements Setter.
-func (h *TriggerLiteDispatchRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *TriggerLiteDispatchRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "clientId":
-		h.ClientID = string(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *TriggerLiteDispatchRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *TriggerLiteDispatchRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -2498,11 +2255,6 @@ func (h *TriggerLiteDispatchRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *TriggerLiteDispatchRequest) IndexOf(key []byte) int {
-	return indexOf(key, "group", "clientId", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -2518,35 +2270,35 @@ func (h *TriggerLiteDispatchRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *TriggerLiteDispatchRequest) Reset() { *h = TriggerLiteDispatchRequest{} }
 
-// SetField implements Setter.
-func (h *RegisterBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *RegisterBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	case "brokerAddr":
-		h.BrokerAddr = string(val)
+		return 1
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 2
 	case "haServerAddr":
-		h.HAServerAddr = string(val)
+		return 3
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 4
 	case "heartbeatTimeoutMillis":
-		return setOptInt(&h.HeartbeatTimeoutMillis, key, val)
+		return 5
 	case "enableActingMaster":
-		h.EnableActingMaster = parseOptBool(val)
+		return 6
 	case "compressed":
-		h.Compressed = parseBool(val)
+		return 7
 	case "bodyCrc32":
-		return setInt(&h.BodyCRC32, key, val)
+		return 8
 	case "__ZONE_NAME":
-		h.ZoneName = string(val)
+		return 9
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *RegisterBrokerRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *RegisterBrokerRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
@@ -2557,24 +2309,19 @@ func (h *RegisterBrokerRequest) SetAt(i int, val []byte) error {
 	case 3:
 		h.HAServerAddr = string(val)
 	case 4:
-		return setInt(&h.BrokerID, nil, val)
+		return setInt(&h.BrokerID, key, val)
 	case 5:
-		return setOptInt(&h.HeartbeatTimeoutMillis, nil, val)
+		return setOptInt(&h.HeartbeatTimeoutMillis, key, val)
 	case 6:
 		h.EnableActingMaster = parseOptBool(val)
 	case 7:
 		h.Compressed = parseBool(val)
 	case 8:
-		return setInt(&h.BodyCRC32, nil, val)
+		return setInt(&h.BodyCRC32, key, val)
 	case 9:
 		h.ZoneName = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *RegisterBrokerRequest) IndexOf(key []byte) int {
-	return indexOf(key, "brokerName", "brokerAddr", "clusterName", "haServerAddr", "brokerId", "heartbeatTimeoutMillis", "enableActingMaster", "compressed", "bodyCrc32", "__ZONE_NAME")
 }
 
 // AppendFields implements Appender.
@@ -2594,19 +2341,19 @@ func (h *RegisterBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerRequest) Reset() { *h = RegisterBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *RegisterBrokerResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *RegisterBrokerResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "haServerAddr":
-		h.HAServerAddr = string(val)
+		return 0
 	case "masterAddr":
-		h.MasterAddr = string(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *RegisterBrokerResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *RegisterBrokerResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.HAServerAddr = string(val)
@@ -2614,11 +2361,6 @@ func (h *RegisterBrokerResponse) SetAt(i int, val []byte) error {
 		h.MasterAddr = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *RegisterBrokerResponse) IndexOf(key []byte) int {
-	return indexOf(key, "haServerAddr", "masterAddr")
 }
 
 // AppendFields implements Appender.
@@ -2630,33 +2372,33 @@ func (h *RegisterBrokerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterBrokerResponse) Reset() { *h = RegisterBrokerResponse{} }
 
-// SetField implements Setter.
-func (h *GetRouteInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetRouteInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "acceptStandardJsonOnly":
-		h.AcceptStandardJSONOnly = parseOptBool(val)
+		return 1
 	case "__ZONE_NAME":
-		h.ZoneName = string(val)
+		return 2
 	case "__ZONE_MODE":
-		h.ZoneMode = string(val)
+		return 3
 	case "ns":
-		h.NS = string(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = string(val)
+		return 6
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 7
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 8
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetRouteInfoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetRouteInfoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -2678,11 +2420,6 @@ func (h *GetRouteInfoRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetRouteInfoRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "acceptStandardJsonOnly", "__ZONE_NAME", "__ZONE_MODE", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -2701,23 +2438,23 @@ func (h *GetRouteInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetRouteInfoRequest) Reset() { *h = GetRouteInfoRequest{} }
 
-// SetField implements Setter.
-func (h *UnRegisterBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *UnRegisterBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	case "brokerAddr":
-		h.BrokerAddr = string(val)
+		return 1
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 2
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *UnRegisterBrokerRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *UnRegisterBrokerRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
@@ -2726,14 +2463,9 @@ func (h *UnRegisterBrokerRequest) SetAt(i int, val []byte) error {
 	case 2:
 		h.ClusterName = string(val)
 	case 3:
-		return setInt(&h.BrokerID, nil, val)
+		return setInt(&h.BrokerID, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *UnRegisterBrokerRequest) IndexOf(key []byte) int {
-	return indexOf(key, "brokerName", "brokerAddr", "clusterName", "brokerId")
 }
 
 // AppendFields implements Appender.
@@ -2747,33 +2479,33 @@ func (h *UnRegisterBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *UnRegisterBrokerRequest) Reset() { *h = UnRegisterBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *BrokerHeartbeatRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *BrokerHeartbeatRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerAddr":
-		h.BrokerAddr = string(val)
+		return 1
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 2
 	case "brokerId":
-		return setOptInt(&h.BrokerID, key, val)
+		return 3
 	case "epoch":
-		return setOptInt(&h.Epoch, key, val)
+		return 4
 	case "maxOffset":
-		return setOptInt(&h.MaxOffset, key, val)
+		return 5
 	case "confirmOffset":
-		return setOptInt(&h.ConfirmOffset, key, val)
+		return 6
 	case "heartbeatTimeoutMills":
-		return setOptInt(&h.HeartbeatTimeoutMillis, key, val)
+		return 7
 	case "electionPriority":
-		return setOptInt(&h.ElectionPriority, key, val)
+		return 8
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *BrokerHeartbeatRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *BrokerHeartbeatRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
@@ -2782,24 +2514,19 @@ func (h *BrokerHeartbeatRequest) SetAt(i int, val []byte) error {
 	case 2:
 		h.BrokerName = string(val)
 	case 3:
-		return setOptInt(&h.BrokerID, nil, val)
+		return setOptInt(&h.BrokerID, key, val)
 	case 4:
-		return setOptInt(&h.Epoch, nil, val)
+		return setOptInt(&h.Epoch, key, val)
 	case 5:
-		return setOptInt(&h.MaxOffset, nil, val)
+		return setOptInt(&h.MaxOffset, key, val)
 	case 6:
-		return setOptInt(&h.ConfirmOffset, nil, val)
+		return setOptInt(&h.ConfirmOffset, key, val)
 	case 7:
-		return setOptInt(&h.HeartbeatTimeoutMillis, nil, val)
+		return setOptInt(&h.HeartbeatTimeoutMillis, key, val)
 	case 8:
-		return setOptInt(&h.ElectionPriority, nil, val)
+		return setOptInt(&h.ElectionPriority, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *BrokerHeartbeatRequest) IndexOf(key []byte) int {
-	return indexOf(key, "clusterName", "brokerAddr", "brokerName", "brokerId", "epoch", "maxOffset", "confirmOffset", "heartbeatTimeoutMills", "electionPriority")
 }
 
 // AppendFields implements Appender.
@@ -2818,23 +2545,23 @@ func (h *BrokerHeartbeatRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *BrokerHeartbeatRequest) Reset() { *h = BrokerHeartbeatRequest{} }
 
-// SetField implements Setter.
-func (h *QueryDataVersionRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryDataVersionRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	case "brokerAddr":
-		h.BrokerAddr = string(val)
+		return 1
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 2
 	case "brokerId":
-		return setInt(&h.BrokerID, key, val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *QueryDataVersionRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *QueryDataVersionRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
@@ -2843,14 +2570,9 @@ func (h *QueryDataVersionRequest) SetAt(i int, val []byte) error {
 	case 2:
 		h.ClusterName = string(val)
 	case 3:
-		return setInt(&h.BrokerID, nil, val)
+		return setInt(&h.BrokerID, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *QueryDataVersionRequest) IndexOf(key []byte) int {
-	return indexOf(key, "brokerName", "brokerAddr", "clusterName", "brokerId")
 }
 
 // AppendFields implements Appender.
@@ -2864,26 +2586,23 @@ func (h *QueryDataVersionRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryDataVersionRequest) Reset() { *h = QueryDataVersionRequest{} }
 
-// SetField implements Setter.
-func (h *QueryDataVersionResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryDataVersionResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "changed":
-		h.Changed = parseBool(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *QueryDataVersionResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *QueryDataVersionResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Changed = parseBool(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *QueryDataVersionResponse) IndexOf(key []byte) int { return indexOf(key, "changed") }
 
 // AppendFields implements Appender.
 func (h *QueryDataVersionResponse) AppendFields(w *Writer) {
@@ -2893,19 +2612,19 @@ func (h *QueryDataVersionResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryDataVersionResponse) Reset() { *h = QueryDataVersionResponse{} }
 
-// SetField implements Setter.
-func (h *GetBrokerMemberGroupRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetBrokerMemberGroupRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetBrokerMemberGroupRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetBrokerMemberGroupRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ClusterName = string(val)
@@ -2913,11 +2632,6 @@ func (h *GetBrokerMemberGroupRequest) SetAt(i int, val []byte) error {
 		h.BrokerName = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetBrokerMemberGroupRequest) IndexOf(key []byte) int {
-	return indexOf(key, "clusterName", "brokerName")
 }
 
 // AppendFields implements Appender.
@@ -2929,27 +2643,27 @@ func (h *GetBrokerMemberGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetBrokerMemberGroupRequest) Reset() { *h = GetBrokerMemberGroupRequest{} }
 
-// SetField implements Setter.
-func (h *RegisterTopicRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *RegisterTopicRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 5
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *RegisterTopicRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *RegisterTopicRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -2967,11 +2681,6 @@ func (h *RegisterTopicRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *RegisterTopicRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "ns", "nsd", "bname", "oway", "lo")
-}
-
 // AppendFields implements Appender.
 func (h *RegisterTopicRequest) AppendFields(w *Writer) {
 	w.String("topic", h.Topic)
@@ -2985,29 +2694,29 @@ func (h *RegisterTopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RegisterTopicRequest) Reset() { *h = RegisterTopicRequest{} }
 
-// SetField implements Setter.
-func (h *DeleteTopicFromNamesrvRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *DeleteTopicFromNamesrvRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "clusterName":
-		h.ClusterName = string(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 6
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *DeleteTopicFromNamesrvRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *DeleteTopicFromNamesrvRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -3025,11 +2734,6 @@ func (h *DeleteTopicFromNamesrvRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *DeleteTopicFromNamesrvRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "clusterName", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -3046,26 +2750,23 @@ func (h *DeleteTopicFromNamesrvRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteTopicFromNamesrvRequest) Reset() { *h = DeleteTopicFromNamesrvRequest{} }
 
-// SetField implements Setter.
-func (h *WipeWritePermOfBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *WipeWritePermOfBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *WipeWritePermOfBrokerRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *WipeWritePermOfBrokerRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *WipeWritePermOfBrokerRequest) IndexOf(key []byte) int { return indexOf(key, "brokerName") }
 
 // AppendFields implements Appender.
 func (h *WipeWritePermOfBrokerRequest) AppendFields(w *Writer) {
@@ -3075,27 +2776,22 @@ func (h *WipeWritePermOfBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *WipeWritePermOfBrokerRequest) Reset() { *h = WipeWritePermOfBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *WipeWritePermOfBrokerResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *WipeWritePermOfBrokerResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "wipeTopicCount":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *WipeWritePermOfBrokerResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.WipeTopicCount, key, val)
 	}
 	return nil
-}
-
-// SetAt implements Indexed.
-func (h *WipeWritePermOfBrokerResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.WipeTopicCount, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *WipeWritePermOfBrokerResponse) IndexOf(key []byte) int {
-	return indexOf(key, "wipeTopicCount")
 }
 
 // AppendFields implements Appender.
@@ -3106,26 +2802,23 @@ func (h *WipeWritePermOfBrokerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *WipeWritePermOfBrokerResponse) Reset() { *h = WipeWritePermOfBrokerResponse{} }
 
-// SetField implements Setter.
-func (h *AddWritePermOfBrokerRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *AddWritePermOfBrokerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *AddWritePermOfBrokerRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *AddWritePermOfBrokerRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.BrokerName = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *AddWritePermOfBrokerRequest) IndexOf(key []byte) int { return indexOf(key, "brokerName") }
 
 // AppendFields implements Appender.
 func (h *AddWritePermOfBrokerRequest) AppendFields(w *Writer) {
@@ -3135,26 +2828,23 @@ func (h *AddWritePermOfBrokerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AddWritePermOfBrokerRequest) Reset() { *h = AddWritePermOfBrokerRequest{} }
 
-// SetField implements Setter.
-func (h *AddWritePermOfBrokerResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *AddWritePermOfBrokerResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "addTopicCount":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *AddWritePermOfBrokerResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.AddTopicCount, key, val)
 	}
 	return nil
 }
-
-// SetAt implements Indexed.
-func (h *AddWritePermOfBrokerResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.AddTopicCount, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *AddWritePermOfBrokerResponse) IndexOf(key []byte) int { return indexOf(key, "addTopicCount") }
 
 // AppendFields implements Appender.
 func (h *AddWritePermOfBrokerResponse) AppendFields(w *Writer) {
@@ -3164,26 +2854,23 @@ func (h *AddWritePermOfBrokerResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *AddWritePermOfBrokerResponse) Reset() { *h = AddWritePermOfBrokerResponse{} }
 
-// SetField implements Setter.
-func (h *GetTopicsByClusterRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetTopicsByClusterRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "cluster":
-		h.Cluster = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetTopicsByClusterRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetTopicsByClusterRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Cluster = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *GetTopicsByClusterRequest) IndexOf(key []byte) int { return indexOf(key, "cluster") }
 
 // AppendFields implements Appender.
 func (h *GetTopicsByClusterRequest) AppendFields(w *Writer) {
@@ -3193,21 +2880,21 @@ func (h *GetTopicsByClusterRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetTopicsByClusterRequest) Reset() { *h = GetTopicsByClusterRequest{} }
 
-// SetField implements Setter.
-func (h *PutKVConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *PutKVConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "namespace":
-		h.Namespace = string(val)
+		return 0
 	case "key":
-		h.Key = string(val)
+		return 1
 	case "value":
-		h.Value = string(val)
+		return 2
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *PutKVConfigRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *PutKVConfigRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Namespace = string(val)
@@ -3217,11 +2904,6 @@ func (h *PutKVConfigRequest) SetAt(i int, val []byte) error {
 		h.Value = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *PutKVConfigRequest) IndexOf(key []byte) int {
-	return indexOf(key, "namespace", "key", "value")
 }
 
 // AppendFields implements Appender.
@@ -3234,19 +2916,19 @@ func (h *PutKVConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PutKVConfigRequest) Reset() { *h = PutKVConfigRequest{} }
 
-// SetField implements Setter.
-func (h *GetKVConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetKVConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "namespace":
-		h.Namespace = string(val)
+		return 0
 	case "key":
-		h.Key = string(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetKVConfigRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetKVConfigRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Namespace = string(val)
@@ -3255,9 +2937,6 @@ func (h *GetKVConfigRequest) SetAt(i int, val []byte) error {
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *GetKVConfigRequest) IndexOf(key []byte) int { return indexOf(key, "namespace", "key") }
 
 // AppendFields implements Appender.
 func (h *GetKVConfigRequest) AppendFields(w *Writer) {
@@ -3268,26 +2947,23 @@ func (h *GetKVConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetKVConfigRequest) Reset() { *h = GetKVConfigRequest{} }
 
-// SetField implements Setter.
-func (h *GetKVConfigResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetKVConfigResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "value":
-		h.Value = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetKVConfigResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetKVConfigResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Value = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *GetKVConfigResponse) IndexOf(key []byte) int { return indexOf(key, "value") }
 
 // AppendFields implements Appender.
 func (h *GetKVConfigResponse) AppendFields(w *Writer) {
@@ -3297,19 +2973,19 @@ func (h *GetKVConfigResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetKVConfigResponse) Reset() { *h = GetKVConfigResponse{} }
 
-// SetField implements Setter.
-func (h *DeleteKVConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *DeleteKVConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "namespace":
-		h.Namespace = string(val)
+		return 0
 	case "key":
-		h.Key = string(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *DeleteKVConfigRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *DeleteKVConfigRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Namespace = string(val)
@@ -3318,9 +2994,6 @@ func (h *DeleteKVConfigRequest) SetAt(i int, val []byte) error {
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *DeleteKVConfigRequest) IndexOf(key []byte) int { return indexOf(key, "namespace", "key") }
 
 // AppendFields implements Appender.
 func (h *DeleteKVConfigRequest) AppendFields(w *Writer) {
@@ -3331,26 +3004,23 @@ func (h *DeleteKVConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteKVConfigRequest) Reset() { *h = DeleteKVConfigRequest{} }
 
-// SetField implements Setter.
-func (h *GetKVListByNamespaceRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetKVListByNamespaceRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "namespace":
-		h.Namespace = string(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetKVListByNamespaceRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetKVListByNamespaceRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Namespace = string(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *GetKVListByNamespaceRequest) IndexOf(key []byte) int { return indexOf(key, "namespace") }
 
 // AppendFields implements Appender.
 func (h *GetKVListByNamespaceRequest) AppendFields(w *Writer) {
@@ -3360,28 +3030,28 @@ func (h *GetKVListByNamespaceRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetKVListByNamespaceRequest) Reset() { *h = GetKVListByNamespaceRequest{} }
 
-// SetField implements Setter.
-func (h *NotifyMinBrokerIdChangeRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *NotifyMinBrokerIdChangeRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "minBrokerId":
-		return setOptInt(&h.MinBrokerID, key, val)
+		return 0
 	case "brokerName":
-		h.BrokerName = string(val)
+		return 1
 	case "minBrokerAddr":
-		h.MinBrokerAddr = string(val)
+		return 2
 	case "offlineBrokerAddr":
-		h.OfflineBrokerAddr = string(val)
+		return 3
 	case "haBrokerAddr":
-		h.HABrokerAddr = string(val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *NotifyMinBrokerIdChangeRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *NotifyMinBrokerIdChangeRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
-		return setOptInt(&h.MinBrokerID, nil, val)
+		return setOptInt(&h.MinBrokerID, key, val)
 	case 1:
 		h.BrokerName = string(val)
 	case 2:
@@ -3392,11 +3062,6 @@ func (h *NotifyMinBrokerIdChangeRequest) SetAt(i int, val []byte) error {
 		h.HABrokerAddr = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *NotifyMinBrokerIdChangeRequest) IndexOf(key []byte) int {
-	return indexOf(key, "minBrokerId", "brokerName", "minBrokerAddr", "offlineBrokerAddr", "haBrokerAddr")
 }
 
 // AppendFields implements Appender.
@@ -3411,66 +3076,66 @@ func (h *NotifyMinBrokerIdChangeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotifyMinBrokerIdChangeRequest) Reset() { *h = NotifyMinBrokerIdChangeRequest{} }
 
-// SetField implements Setter.
-func (h *PopMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *PopMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = aliasString(val)
+		return 0
 	case "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "maxMsgNums":
-		return setInt(&h.MaxMsgNums, key, val)
+		return 3
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 4
 	case "pollTime":
-		return setInt(&h.PollTime, key, val)
+		return 5
 	case "bornTime":
-		return setInt(&h.BornTime, key, val)
+		return 6
 	case "initMode":
-		return setInt(&h.InitMode, key, val)
+		return 7
 	case "expType":
-		h.ExpType = aliasString(val)
+		return 8
 	case "exp":
-		h.Exp = aliasString(val)
+		return 9
 	case "order":
-		h.Order = parseBool(val)
+		return 10
 	case "attemptId":
-		h.AttemptID = aliasString(val)
+		return 11
 	case "ns":
-		h.NS = aliasString(val)
+		return 12
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 13
 	case "bname":
-		h.BName = aliasString(val)
+		return 14
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 15
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 16
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *PopMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *PopMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = aliasString(val)
 	case 1:
 		h.Topic = aliasString(val)
 	case 2:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 3:
-		return setInt(&h.MaxMsgNums, nil, val)
+		return setInt(&h.MaxMsgNums, key, val)
 	case 4:
-		return setInt(&h.InvisibleTime, nil, val)
+		return setInt(&h.InvisibleTime, key, val)
 	case 5:
-		return setInt(&h.PollTime, nil, val)
+		return setInt(&h.PollTime, key, val)
 	case 6:
-		return setInt(&h.BornTime, nil, val)
+		return setInt(&h.BornTime, key, val)
 	case 7:
-		return setInt(&h.InitMode, nil, val)
+		return setInt(&h.InitMode, key, val)
 	case 8:
 		h.ExpType = aliasString(val)
 	case 9:
@@ -3491,11 +3156,6 @@ func (h *PopMessageRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *PopMessageRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "topic", "queueId", "maxMsgNums", "invisibleTime", "pollTime", "bornTime", "initMode", "expType", "exp", "order", "attemptId", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -3535,38 +3195,38 @@ func (h *PopMessageRequest) Clone() PopMessageRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *PopMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *PopMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "popTime":
-		return setInt(&h.PopTime, key, val)
+		return 0
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 1
 	case "reviveQid":
-		return setInt(&h.ReviveQid, key, val)
+		return 2
 	case "restNum":
-		return setInt(&h.RestNum, key, val)
+		return 3
 	case "startOffsetInfo":
-		h.StartOffsetInfo = string(val)
+		return 4
 	case "msgOffsetInfo":
-		h.MsgOffsetInfo = string(val)
+		return 5
 	case "orderCountInfo":
-		h.OrderCountInfo = string(val)
+		return 6
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *PopMessageResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *PopMessageResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.PopTime, nil, val)
+		return setInt(&h.PopTime, key, val)
 	case 1:
-		return setInt(&h.InvisibleTime, nil, val)
+		return setInt(&h.InvisibleTime, key, val)
 	case 2:
-		return setInt(&h.ReviveQid, nil, val)
+		return setInt(&h.ReviveQid, key, val)
 	case 3:
-		return setInt(&h.RestNum, nil, val)
+		return setInt(&h.RestNum, key, val)
 	case 4:
 		h.StartOffsetInfo = string(val)
 	case 5:
@@ -3575,11 +3235,6 @@ func (h *PopMessageResponse) SetAt(i int, val []byte) error {
 		h.OrderCountInfo = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *PopMessageResponse) IndexOf(key []byte) int {
-	return indexOf(key, "popTime", "invisibleTime", "reviveQid", "restNum", "startOffsetInfo", "msgOffsetInfo", "orderCountInfo")
 }
 
 // AppendFields implements Appender.
@@ -3596,42 +3251,42 @@ func (h *PopMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PopMessageResponse) Reset() { *h = PopMessageResponse{} }
 
-// SetField implements Setter.
-func (h *PeekMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *PeekMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "maxMsgNums":
-		return setInt(&h.MaxMsgNums, key, val)
+		return 3
 	case "ns":
-		h.NS = string(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = string(val)
+		return 6
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 7
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 8
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *PeekMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *PeekMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
 	case 1:
 		h.Topic = string(val)
 	case 2:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 3:
-		return setInt(&h.MaxMsgNums, nil, val)
+		return setInt(&h.MaxMsgNums, key, val)
 	case 4:
 		h.NS = string(val)
 	case 5:
@@ -3644,11 +3299,6 @@ func (h *PeekMessageRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *PeekMessageRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "topic", "queueId", "maxMsgNums", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -3667,37 +3317,37 @@ func (h *PeekMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PeekMessageRequest) Reset() { *h = PeekMessageRequest{} }
 
-// SetField implements Setter.
-func (h *AckMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *AckMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = aliasString(val)
+		return 0
 	case "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "liteTopic":
-		h.LiteTopic = aliasString(val)
+		return 2
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 3
 	case "extraInfo":
-		h.ExtraInfo = aliasString(val)
+		return 4
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 5
 	case "ns":
-		h.NS = aliasString(val)
+		return 6
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 7
 	case "bname":
-		h.BName = aliasString(val)
+		return 8
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 9
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 10
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *AckMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *AckMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = aliasString(val)
@@ -3706,11 +3356,11 @@ func (h *AckMessageRequest) SetAt(i int, val []byte) error {
 	case 2:
 		h.LiteTopic = aliasString(val)
 	case 3:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 4:
 		h.ExtraInfo = aliasString(val)
 	case 5:
-		return setInt(&h.Offset, nil, val)
+		return setInt(&h.Offset, key, val)
 	case 6:
 		h.NS = aliasString(val)
 	case 7:
@@ -3723,11 +3373,6 @@ func (h *AckMessageRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *AckMessageRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "topic", "liteTopic", "queueId", "extraInfo", "offset", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -3760,41 +3405,41 @@ func (h *AckMessageRequest) Clone() AckMessageRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *ChangeInvisibleTimeRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ChangeInvisibleTimeRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "liteTopic":
-		h.LiteTopic = string(val)
+		return 2
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 3
 	case "extraInfo":
-		h.ExtraInfo = string(val)
+		return 4
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 5
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 6
 	case "suspend":
-		h.Suspend = parseBool(val)
+		return 7
 	case "ns":
-		h.NS = string(val)
+		return 8
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 9
 	case "bname":
-		h.BName = string(val)
+		return 10
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 11
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 12
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ChangeInvisibleTimeRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ChangeInvisibleTimeRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -3803,13 +3448,13 @@ func (h *ChangeInvisibleTimeRequest) SetAt(i int, val []byte) error {
 	case 2:
 		h.LiteTopic = string(val)
 	case 3:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 4:
 		h.ExtraInfo = string(val)
 	case 5:
-		return setInt(&h.Offset, nil, val)
+		return setInt(&h.Offset, key, val)
 	case 6:
-		return setInt(&h.InvisibleTime, nil, val)
+		return setInt(&h.InvisibleTime, key, val)
 	case 7:
 		h.Suspend = parseBool(val)
 	case 8:
@@ -3824,11 +3469,6 @@ func (h *ChangeInvisibleTimeRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ChangeInvisibleTimeRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "topic", "liteTopic", "queueId", "extraInfo", "offset", "invisibleTime", "suspend", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -3851,35 +3491,30 @@ func (h *ChangeInvisibleTimeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ChangeInvisibleTimeRequest) Reset() { *h = ChangeInvisibleTimeRequest{} }
 
-// SetField implements Setter.
-func (h *ChangeInvisibleTimeResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ChangeInvisibleTimeResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "popTime":
-		return setInt(&h.PopTime, key, val)
+		return 0
 	case "invisibleTime":
-		return setInt(&h.InvisibleTime, key, val)
+		return 1
 	case "reviveQid":
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *ChangeInvisibleTimeResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.PopTime, key, val)
+	case 1:
+		return setInt(&h.InvisibleTime, key, val)
+	case 2:
 		return setInt(&h.ReviveQid, key, val)
 	}
 	return nil
-}
-
-// SetAt implements Indexed.
-func (h *ChangeInvisibleTimeResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.PopTime, nil, val)
-	case 1:
-		return setInt(&h.InvisibleTime, nil, val)
-	case 2:
-		return setInt(&h.ReviveQid, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ChangeInvisibleTimeResponse) IndexOf(key []byte) int {
-	return indexOf(key, "popTime", "invisibleTime", "reviveQid")
 }
 
 // AppendFields implements Appender.
@@ -3892,54 +3527,54 @@ func (h *ChangeInvisibleTimeResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ChangeInvisibleTimeResponse) Reset() { *h = ChangeInvisibleTimeResponse{} }
 
-// SetField implements Setter.
-func (h *NotificationRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *NotificationRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "pollTime":
-		return setInt(&h.PollTime, key, val)
+		return 3
 	case "bornTime":
-		return setInt(&h.BornTime, key, val)
+		return 4
 	case "order":
-		h.Order = parseBool(val)
+		return 5
 	case "attemptId":
-		h.AttemptID = string(val)
+		return 6
 	case "expType":
-		h.ExpType = string(val)
+		return 7
 	case "exp":
-		h.Exp = string(val)
+		return 8
 	case "ns":
-		h.NS = string(val)
+		return 9
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 10
 	case "bname":
-		h.BName = string(val)
+		return 11
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 12
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 13
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *NotificationRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *NotificationRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
 	case 1:
 		h.Topic = string(val)
 	case 2:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 3:
-		return setInt(&h.PollTime, nil, val)
+		return setInt(&h.PollTime, key, val)
 	case 4:
-		return setInt(&h.BornTime, nil, val)
+		return setInt(&h.BornTime, key, val)
 	case 5:
 		h.Order = parseBool(val)
 	case 6:
@@ -3960,11 +3595,6 @@ func (h *NotificationRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *NotificationRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "topic", "queueId", "pollTime", "bornTime", "order", "attemptId", "expType", "exp", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -3988,19 +3618,19 @@ func (h *NotificationRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotificationRequest) Reset() { *h = NotificationRequest{} }
 
-// SetField implements Setter.
-func (h *NotificationResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *NotificationResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "hasMsg":
-		h.HasMsg = parseBool(val)
+		return 0
 	case "pollingFull":
-		h.PollingFull = parseBool(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *NotificationResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *NotificationResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.HasMsg = parseBool(val)
@@ -4009,9 +3639,6 @@ func (h *NotificationResponse) SetAt(i int, val []byte) error {
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *NotificationResponse) IndexOf(key []byte) int { return indexOf(key, "hasMsg", "pollingFull") }
 
 // AppendFields implements Appender.
 func (h *NotificationResponse) AppendFields(w *Writer) {
@@ -4022,38 +3649,38 @@ func (h *NotificationResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *NotificationResponse) Reset() { *h = NotificationResponse{} }
 
-// SetField implements Setter.
-func (h *PollingInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *PollingInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 7
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *PollingInfoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *PollingInfoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
 	case 1:
 		h.Topic = string(val)
 	case 2:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 3:
 		h.NS = string(val)
 	case 4:
@@ -4066,11 +3693,6 @@ func (h *PollingInfoRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *PollingInfoRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "topic", "queueId", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4088,26 +3710,23 @@ func (h *PollingInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PollingInfoRequest) Reset() { *h = PollingInfoRequest{} }
 
-// SetField implements Setter.
-func (h *PollingInfoResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *PollingInfoResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "pollingNum":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *PollingInfoResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.PollingNum, key, val)
 	}
 	return nil
 }
-
-// SetAt implements Indexed.
-func (h *PollingInfoResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.PollingNum, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *PollingInfoResponse) IndexOf(key []byte) int { return indexOf(key, "pollingNum") }
 
 // AppendFields implements Appender.
 func (h *PollingInfoResponse) AppendFields(w *Writer) {
@@ -4117,55 +3736,55 @@ func (h *PollingInfoResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PollingInfoResponse) Reset() { *h = PollingInfoResponse{} }
 
-// SetField implements Setter.
-func (h *PullMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *PullMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = aliasString(val)
+		return 0
 	case "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "liteTopic":
-		h.LiteTopic = aliasString(val)
+		return 2
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 3
 	case "queueOffset":
-		return setInt(&h.QueueOffset, key, val)
+		return 4
 	case "maxMsgNums":
-		return setInt(&h.MaxMsgNums, key, val)
+		return 5
 	case "sysFlag":
-		return setInt(&h.SysFlag, key, val)
+		return 6
 	case "commitOffset":
-		return setInt(&h.CommitOffset, key, val)
+		return 7
 	case "suspendTimeoutMillis":
-		return setInt(&h.SuspendTimeoutMillis, key, val)
+		return 8
 	case "subscription":
-		h.Subscription = aliasString(val)
+		return 9
 	case "subVersion":
-		return setInt(&h.SubVersion, key, val)
+		return 10
 	case "expressionType":
-		h.ExpressionType = aliasString(val)
+		return 11
 	case "maxMsgBytes":
-		return setOptInt(&h.MaxMsgBytes, key, val)
+		return 12
 	case "requestSource":
-		return setOptInt(&h.RequestSource, key, val)
+		return 13
 	case "proxyFrowardClientId":
-		h.ProxyFrowardClientID = aliasString(val)
+		return 14
 	case "ns":
-		h.NS = aliasString(val)
+		return 15
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 16
 	case "bname":
-		h.BName = aliasString(val)
+		return 17
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 18
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 19
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *PullMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *PullMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = aliasString(val)
@@ -4174,27 +3793,27 @@ func (h *PullMessageRequest) SetAt(i int, val []byte) error {
 	case 2:
 		h.LiteTopic = aliasString(val)
 	case 3:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 4:
-		return setInt(&h.QueueOffset, nil, val)
+		return setInt(&h.QueueOffset, key, val)
 	case 5:
-		return setInt(&h.MaxMsgNums, nil, val)
+		return setInt(&h.MaxMsgNums, key, val)
 	case 6:
-		return setInt(&h.SysFlag, nil, val)
+		return setInt(&h.SysFlag, key, val)
 	case 7:
-		return setInt(&h.CommitOffset, nil, val)
+		return setInt(&h.CommitOffset, key, val)
 	case 8:
-		return setInt(&h.SuspendTimeoutMillis, nil, val)
+		return setInt(&h.SuspendTimeoutMillis, key, val)
 	case 9:
 		h.Subscription = aliasString(val)
 	case 10:
-		return setInt(&h.SubVersion, nil, val)
+		return setInt(&h.SubVersion, key, val)
 	case 11:
 		h.ExpressionType = aliasString(val)
 	case 12:
-		return setOptInt(&h.MaxMsgBytes, nil, val)
+		return setOptInt(&h.MaxMsgBytes, key, val)
 	case 13:
-		return setOptInt(&h.RequestSource, nil, val)
+		return setOptInt(&h.RequestSource, key, val)
 	case 14:
 		h.ProxyFrowardClientID = aliasString(val)
 	case 15:
@@ -4209,11 +3828,6 @@ func (h *PullMessageRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *PullMessageRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "topic", "liteTopic", "queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset", "suspendTimeoutMillis", "subscription", "subVersion", "expressionType", "maxMsgBytes", "requestSource", "proxyFrowardClientId", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4257,55 +3871,50 @@ func (h *PullMessageRequest) Clone() PullMessageRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *PullMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *PullMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "suggestWhichBrokerId":
-		return setInt(&h.SuggestWhichBrokerID, key, val)
+		return 0
 	case "nextBeginOffset":
-		return setInt(&h.NextBeginOffset, key, val)
+		return 1
 	case "minOffset":
-		return setInt(&h.MinOffset, key, val)
+		return 2
 	case "maxOffset":
-		return setInt(&h.MaxOffset, key, val)
+		return 3
 	case "offsetDelta":
-		return setOptInt(&h.OffsetDelta, key, val)
+		return 4
 	case "topicSysFlag":
-		return setOptInt(&h.TopicSysFlag, key, val)
+		return 5
 	case "groupSysFlag":
-		return setOptInt(&h.GroupSysFlag, key, val)
+		return 6
 	case "forbiddenType":
+		return 7
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *PullMessageResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.SuggestWhichBrokerID, key, val)
+	case 1:
+		return setInt(&h.NextBeginOffset, key, val)
+	case 2:
+		return setInt(&h.MinOffset, key, val)
+	case 3:
+		return setInt(&h.MaxOffset, key, val)
+	case 4:
+		return setOptInt(&h.OffsetDelta, key, val)
+	case 5:
+		return setOptInt(&h.TopicSysFlag, key, val)
+	case 6:
+		return setOptInt(&h.GroupSysFlag, key, val)
+	case 7:
 		return setOptInt(&h.ForbiddenType, key, val)
 	}
 	return nil
-}
-
-// SetAt implements Indexed.
-func (h *PullMessageResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.SuggestWhichBrokerID, nil, val)
-	case 1:
-		return setInt(&h.NextBeginOffset, nil, val)
-	case 2:
-		return setInt(&h.MinOffset, nil, val)
-	case 3:
-		return setInt(&h.MaxOffset, nil, val)
-	case 4:
-		return setOptInt(&h.OffsetDelta, nil, val)
-	case 5:
-		return setOptInt(&h.TopicSysFlag, nil, val)
-	case 6:
-		return setOptInt(&h.GroupSysFlag, nil, val)
-	case 7:
-		return setOptInt(&h.ForbiddenType, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *PullMessageResponse) IndexOf(key []byte) int {
-	return indexOf(key, "suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "offsetDelta", "topicSysFlag", "groupSysFlag", "forbiddenType")
 }
 
 // AppendFields implements Appender.
@@ -4323,40 +3932,40 @@ func (h *PullMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *PullMessageResponse) Reset() { *h = PullMessageResponse{} }
 
-// SetField implements Setter.
-func (h *QueryConsumerOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryConsumerOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = aliasString(val)
+		return 0
 	case "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "setZeroIfNotFound":
-		h.SetZeroIfNotFound = parseOptBool(val)
+		return 3
 	case "ns":
-		h.NS = aliasString(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = aliasString(val)
+		return 6
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 7
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 8
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *QueryConsumerOffsetRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *QueryConsumerOffsetRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = aliasString(val)
 	case 1:
 		h.Topic = aliasString(val)
 	case 2:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 3:
 		h.SetZeroIfNotFound = parseOptBool(val)
 	case 4:
@@ -4371,11 +3980,6 @@ func (h *QueryConsumerOffsetRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *QueryConsumerOffsetRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "topic", "queueId", "setZeroIfNotFound", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4404,26 +4008,23 @@ func (h *QueryConsumerOffsetRequest) Clone() QueryConsumerOffsetRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *QueryConsumerOffsetResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryConsumerOffsetResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "offset":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *QueryConsumerOffsetResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.Offset, key, val)
 	}
 	return nil
 }
-
-// SetAt implements Indexed.
-func (h *QueryConsumerOffsetResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.Offset, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *QueryConsumerOffsetResponse) IndexOf(key []byte) int { return indexOf(key, "offset") }
 
 // AppendFields implements Appender.
 func (h *QueryConsumerOffsetResponse) AppendFields(w *Writer) {
@@ -4433,42 +4034,42 @@ func (h *QueryConsumerOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryConsumerOffsetResponse) Reset() { *h = QueryConsumerOffsetResponse{} }
 
-// SetField implements Setter.
-func (h *UpdateConsumerOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *UpdateConsumerOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = aliasString(val)
+		return 0
 	case "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "queueId":
-		return setOptInt(&h.QueueID, key, val)
+		return 2
 	case "commitOffset":
-		return setOptInt(&h.CommitOffset, key, val)
+		return 3
 	case "ns":
-		h.NS = aliasString(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = aliasString(val)
+		return 6
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 7
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 8
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *UpdateConsumerOffsetRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *UpdateConsumerOffsetRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = aliasString(val)
 	case 1:
 		h.Topic = aliasString(val)
 	case 2:
-		return setOptInt(&h.QueueID, nil, val)
+		return setOptInt(&h.QueueID, key, val)
 	case 3:
-		return setOptInt(&h.CommitOffset, nil, val)
+		return setOptInt(&h.CommitOffset, key, val)
 	case 4:
 		h.NS = aliasString(val)
 	case 5:
@@ -4481,11 +4082,6 @@ func (h *UpdateConsumerOffsetRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *UpdateConsumerOffsetRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "topic", "queueId", "commitOffset", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4514,36 +4110,36 @@ func (h *UpdateConsumerOffsetRequest) Clone() UpdateConsumerOffsetRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *GetMaxOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetMaxOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = aliasString(val)
+		return 0
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 1
 	case "committed":
-		h.Committed = parseOptBool(val)
+		return 2
 	case "ns":
-		h.NS = aliasString(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = aliasString(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 7
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetMaxOffsetRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetMaxOffsetRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = aliasString(val)
 	case 1:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 2:
 		h.Committed = parseOptBool(val)
 	case 3:
@@ -4558,11 +4154,6 @@ func (h *GetMaxOffsetRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetMaxOffsetRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "queueId", "committed", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4589,26 +4180,23 @@ func (h *GetMaxOffsetRequest) Clone() GetMaxOffsetRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *GetMaxOffsetResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetMaxOffsetResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "offset":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *GetMaxOffsetResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.Offset, key, val)
 	}
 	return nil
 }
-
-// SetAt implements Indexed.
-func (h *GetMaxOffsetResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.Offset, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetMaxOffsetResponse) IndexOf(key []byte) int { return indexOf(key, "offset") }
 
 // AppendFields implements Appender.
 func (h *GetMaxOffsetResponse) AppendFields(w *Writer) {
@@ -4618,34 +4206,34 @@ func (h *GetMaxOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetMaxOffsetResponse) Reset() { *h = GetMaxOffsetResponse{} }
 
-// SetField implements Setter.
-func (h *GetMinOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetMinOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = aliasString(val)
+		return 0
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 1
 	case "ns":
-		h.NS = aliasString(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = aliasString(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 6
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetMinOffsetRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetMinOffsetRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = aliasString(val)
 	case 1:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 2:
 		h.NS = aliasString(val)
 	case 3:
@@ -4658,11 +4246,6 @@ func (h *GetMinOffsetRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetMinOffsetRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "queueId", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4688,26 +4271,23 @@ func (h *GetMinOffsetRequest) Clone() GetMinOffsetRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *GetMinOffsetResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetMinOffsetResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "offset":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *GetMinOffsetResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.Offset, key, val)
 	}
 	return nil
 }
-
-// SetAt implements Indexed.
-func (h *GetMinOffsetResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.Offset, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetMinOffsetResponse) IndexOf(key []byte) int { return indexOf(key, "offset") }
 
 // AppendFields implements Appender.
 func (h *GetMinOffsetResponse) AppendFields(w *Writer) {
@@ -4717,44 +4297,44 @@ func (h *GetMinOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetMinOffsetResponse) Reset() { *h = GetMinOffsetResponse{} }
 
-// SetField implements Setter.
-func (h *SearchOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *SearchOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = aliasString(val)
+		return 0
 	case "liteTopic":
-		h.LiteTopic = aliasString(val)
+		return 1
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 2
 	case "timestamp":
-		return setInt(&h.Timestamp, key, val)
+		return 3
 	case "boundaryType":
-		h.BoundaryType = aliasString(val)
+		return 4
 	case "ns":
-		h.NS = aliasString(val)
+		return 5
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 6
 	case "bname":
-		h.BName = aliasString(val)
+		return 7
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 8
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 9
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *SearchOffsetRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *SearchOffsetRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = aliasString(val)
 	case 1:
 		h.LiteTopic = aliasString(val)
 	case 2:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 3:
-		return setInt(&h.Timestamp, nil, val)
+		return setInt(&h.Timestamp, key, val)
 	case 4:
 		h.BoundaryType = aliasString(val)
 	case 5:
@@ -4769,11 +4349,6 @@ func (h *SearchOffsetRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *SearchOffsetRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "liteTopic", "queueId", "timestamp", "boundaryType", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4804,26 +4379,23 @@ func (h *SearchOffsetRequest) Clone() SearchOffsetRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *SearchOffsetResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *SearchOffsetResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "offset":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *SearchOffsetResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.Offset, key, val)
 	}
 	return nil
 }
-
-// SetAt implements Indexed.
-func (h *SearchOffsetResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.Offset, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *SearchOffsetResponse) IndexOf(key []byte) int { return indexOf(key, "offset") }
 
 // AppendFields implements Appender.
 func (h *SearchOffsetResponse) AppendFields(w *Writer) {
@@ -4833,34 +4405,34 @@ func (h *SearchOffsetResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SearchOffsetResponse) Reset() { *h = SearchOffsetResponse{} }
 
-// SetField implements Setter.
-func (h *GetEarliestMsgStoretimeRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetEarliestMsgStoretimeRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 6
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetEarliestMsgStoretimeRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetEarliestMsgStoretimeRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 2:
 		h.NS = string(val)
 	case 3:
@@ -4873,11 +4445,6 @@ func (h *GetEarliestMsgStoretimeRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetEarliestMsgStoretimeRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "queueId", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -4894,26 +4461,23 @@ func (h *GetEarliestMsgStoretimeRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetEarliestMsgStoretimeRequest) Reset() { *h = GetEarliestMsgStoretimeRequest{} }
 
-// SetField implements Setter.
-func (h *GetEarliestMsgStoretimeResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetEarliestMsgStoretimeResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "timestamp":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *GetEarliestMsgStoretimeResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.Timestamp, key, val)
 	}
 	return nil
 }
-
-// SetAt implements Indexed.
-func (h *GetEarliestMsgStoretimeResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.Timestamp, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetEarliestMsgStoretimeResponse) IndexOf(key []byte) int { return indexOf(key, "timestamp") }
 
 // AppendFields implements Appender.
 func (h *GetEarliestMsgStoretimeResponse) AppendFields(w *Writer) {
@@ -4923,52 +4487,52 @@ func (h *GetEarliestMsgStoretimeResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetEarliestMsgStoretimeResponse) Reset() { *h = GetEarliestMsgStoretimeResponse{} }
 
-// SetField implements Setter.
-func (h *QueryMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "key":
-		h.Key = string(val)
+		return 1
 	case "maxNum":
-		return setInt(&h.MaxNum, key, val)
+		return 2
 	case "beginTimestamp":
-		return setInt(&h.BeginTimestamp, key, val)
+		return 3
 	case "endTimestamp":
-		return setInt(&h.EndTimestamp, key, val)
+		return 4
 	case "indexType":
-		h.IndexType = string(val)
+		return 5
 	case "lastKey":
-		h.LastKey = string(val)
+		return 6
 	case "_UNIQUE_KEY_QUERY":
-		h.UniqueKeyQuery = parseOptBool(val)
+		return 7
 	case "ns":
-		h.NS = string(val)
+		return 8
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 9
 	case "bname":
-		h.BName = string(val)
+		return 10
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 11
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 12
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *QueryMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *QueryMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
 		h.Key = string(val)
 	case 2:
-		return setInt(&h.MaxNum, nil, val)
+		return setInt(&h.MaxNum, key, val)
 	case 3:
-		return setInt(&h.BeginTimestamp, nil, val)
+		return setInt(&h.BeginTimestamp, key, val)
 	case 4:
-		return setInt(&h.EndTimestamp, nil, val)
+		return setInt(&h.EndTimestamp, key, val)
 	case 5:
 		h.IndexType = string(val)
 	case 6:
@@ -4987,11 +4551,6 @@ func (h *QueryMessageRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *QueryMessageRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "key", "maxNum", "beginTimestamp", "endTimestamp", "indexType", "lastKey", "_UNIQUE_KEY_QUERY", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5014,31 +4573,26 @@ func (h *QueryMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryMessageRequest) Reset() { *h = QueryMessageRequest{} }
 
-// SetField implements Setter.
-func (h *QueryMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "indexLastUpdateTimestamp":
-		return setInt(&h.IndexLastUpdateTimestamp, key, val)
+		return 0
 	case "indexLastUpdatePhyoffset":
+		return 1
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *QueryMessageResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
+		return setInt(&h.IndexLastUpdateTimestamp, key, val)
+	case 1:
 		return setInt(&h.IndexLastUpdatePhyoffset, key, val)
 	}
 	return nil
-}
-
-// SetAt implements Indexed.
-func (h *QueryMessageResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.IndexLastUpdateTimestamp, nil, val)
-	case 1:
-		return setInt(&h.IndexLastUpdatePhyoffset, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *QueryMessageResponse) IndexOf(key []byte) int {
-	return indexOf(key, "indexLastUpdateTimestamp", "indexLastUpdatePhyoffset")
 }
 
 // AppendFields implements Appender.
@@ -5050,30 +4604,27 @@ func (h *QueryMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryMessageResponse) Reset() { *h = QueryMessageResponse{} }
 
-// SetField implements Setter.
-func (h *ViewMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ViewMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ViewMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ViewMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
-		return setInt(&h.Offset, nil, val)
+		return setInt(&h.Offset, key, val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *ViewMessageRequest) IndexOf(key []byte) int { return indexOf(key, "topic", "offset") }
 
 // AppendFields implements Appender.
 func (h *ViewMessageRequest) AppendFields(w *Writer) {
@@ -5084,44 +4635,44 @@ func (h *ViewMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ViewMessageRequest) Reset() { *h = ViewMessageRequest{} }
 
-// SetField implements Setter.
-func (h *QueryConsumeQueueRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryConsumeQueueRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 1
 	case "index":
-		return setInt(&h.Index, key, val)
+		return 2
 	case "count":
-		return setInt(&h.Count, key, val)
+		return 3
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 4
 	case "ns":
-		h.NS = string(val)
+		return 5
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 6
 	case "bname":
-		h.BName = string(val)
+		return 7
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 8
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 9
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *QueryConsumeQueueRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *QueryConsumeQueueRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 2:
-		return setInt(&h.Index, nil, val)
+		return setInt(&h.Index, key, val)
 	case 3:
-		return setInt(&h.Count, nil, val)
+		return setInt(&h.Count, key, val)
 	case 4:
 		h.ConsumerGroup = string(val)
 	case 5:
@@ -5136,11 +4687,6 @@ func (h *QueryConsumeQueueRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *QueryConsumeQueueRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "queueId", "index", "count", "consumerGroup", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5160,31 +4706,31 @@ func (h *QueryConsumeQueueRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryConsumeQueueRequest) Reset() { *h = QueryConsumeQueueRequest{} }
 
-// SetField implements Setter.
-func (h *QueryCorrectionOffset) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryCorrectionOffset) IndexOf(key []byte) int {
 	switch string(key) {
 	case "filterGroups":
-		h.FilterGroups = string(val)
+		return 0
 	case "compareGroup":
-		h.CompareGroup = string(val)
+		return 1
 	case "topic":
-		h.Topic = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 7
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *QueryCorrectionOffset) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *QueryCorrectionOffset) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.FilterGroups = string(val)
@@ -5204,11 +4750,6 @@ func (h *QueryCorrectionOffset) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *QueryCorrectionOffset) IndexOf(key []byte) int {
-	return indexOf(key, "filterGroups", "compareGroup", "topic", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5226,29 +4767,29 @@ func (h *QueryCorrectionOffset) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryCorrectionOffset) Reset() { *h = QueryCorrectionOffset{} }
 
-// SetField implements Setter.
-func (h *QueryConsumeTimeSpanRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryConsumeTimeSpanRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "group":
-		h.Group = string(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 6
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *QueryConsumeTimeSpanRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *QueryConsumeTimeSpanRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -5266,11 +4807,6 @@ func (h *QueryConsumeTimeSpanRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *QueryConsumeTimeSpanRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "group", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5287,27 +4823,27 @@ func (h *QueryConsumeTimeSpanRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryConsumeTimeSpanRequest) Reset() { *h = QueryConsumeTimeSpanRequest{} }
 
-// SetField implements Setter.
-func (h *QueryTopicConsumeByWhoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryTopicConsumeByWhoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 5
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *QueryTopicConsumeByWhoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *QueryTopicConsumeByWhoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -5325,11 +4861,6 @@ func (h *QueryTopicConsumeByWhoRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *QueryTopicConsumeByWhoRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "ns", "nsd", "bname", "oway", "lo")
-}
-
 // AppendFields implements Appender.
 func (h *QueryTopicConsumeByWhoRequest) AppendFields(w *Writer) {
 	w.String("topic", h.Topic)
@@ -5343,25 +4874,25 @@ func (h *QueryTopicConsumeByWhoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryTopicConsumeByWhoRequest) Reset() { *h = QueryTopicConsumeByWhoRequest{} }
 
-// SetField implements Setter.
-func (h *QueryTopicsByConsumerRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QueryTopicsByConsumerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *QueryTopicsByConsumerRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *QueryTopicsByConsumerRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -5377,11 +4908,6 @@ func (h *QueryTopicsByConsumerRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *QueryTopicsByConsumerRequest) IndexOf(key []byte) int {
-	return indexOf(key, "group", "ns", "nsd", "bname", "oway")
-}
-
 // AppendFields implements Appender.
 func (h *QueryTopicsByConsumerRequest) AppendFields(w *Writer) {
 	w.String("group", h.Group)
@@ -5394,29 +4920,29 @@ func (h *QueryTopicsByConsumerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QueryTopicsByConsumerRequest) Reset() { *h = QueryTopicsByConsumerRequest{} }
 
-// SetField implements Setter.
-func (h *QuerySubscriptionByConsumerRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *QuerySubscriptionByConsumerRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 6
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *QuerySubscriptionByConsumerRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *QuerySubscriptionByConsumerRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -5436,11 +4962,6 @@ func (h *QuerySubscriptionByConsumerRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *QuerySubscriptionByConsumerRequest) IndexOf(key []byte) int {
-	return indexOf(key, "group", "topic", "ns", "nsd", "bname", "oway", "lo")
-}
-
 // AppendFields implements Appender.
 func (h *QuerySubscriptionByConsumerRequest) AppendFields(w *Writer) {
 	w.String("group", h.Group)
@@ -5455,27 +4976,27 @@ func (h *QuerySubscriptionByConsumerRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *QuerySubscriptionByConsumerRequest) Reset() { *h = QuerySubscriptionByConsumerRequest{} }
 
-// SetField implements Setter.
-func (h *GetTopicStatsInfoRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetTopicStatsInfoRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 5
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetTopicStatsInfoRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetTopicStatsInfoRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -5493,11 +5014,6 @@ func (h *GetTopicStatsInfoRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *GetTopicStatsInfoRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "ns", "nsd", "bname", "oway", "lo")
-}
-
 // AppendFields implements Appender.
 func (h *GetTopicStatsInfoRequest) AppendFields(w *Writer) {
 	w.String("topic", h.Topic)
@@ -5511,31 +5027,31 @@ func (h *GetTopicStatsInfoRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetTopicStatsInfoRequest) Reset() { *h = GetTopicStatsInfoRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumeStatsRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetConsumeStatsRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "consumerGroup":
-		h.ConsumerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "topicList":
-		h.TopicList = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 7
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetConsumeStatsRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetConsumeStatsRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ConsumerGroup = string(val)
@@ -5555,11 +5071,6 @@ func (h *GetConsumeStatsRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetConsumeStatsRequest) IndexOf(key []byte) int {
-	return indexOf(key, "consumerGroup", "topic", "topicList", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5577,26 +5088,23 @@ func (h *GetConsumeStatsRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumeStatsRequest) Reset() { *h = GetConsumeStatsRequest{} }
 
-// SetField implements Setter.
-func (h *GetConsumeStatsInBroker) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetConsumeStatsInBroker) IndexOf(key []byte) int {
 	switch string(key) {
 	case "isOrder":
-		h.IsOrder = parseBool(val)
+		return 0
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetConsumeStatsInBroker) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetConsumeStatsInBroker) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.IsOrder = parseBool(val)
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *GetConsumeStatsInBroker) IndexOf(key []byte) int { return indexOf(key, "isOrder") }
 
 // AppendFields implements Appender.
 func (h *GetConsumeStatsInBroker) AppendFields(w *Writer) {
@@ -5606,19 +5114,19 @@ func (h *GetConsumeStatsInBroker) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetConsumeStatsInBroker) Reset() { *h = GetConsumeStatsInBroker{} }
 
-// SetField implements Setter.
-func (h *ViewBrokerStatsDataRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ViewBrokerStatsDataRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "statsName":
-		h.StatsName = string(val)
+		return 0
 	case "statsKey":
-		h.StatsKey = string(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ViewBrokerStatsDataRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ViewBrokerStatsDataRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.StatsName = string(val)
@@ -5626,11 +5134,6 @@ func (h *ViewBrokerStatsDataRequest) SetAt(i int, val []byte) error {
 		h.StatsKey = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ViewBrokerStatsDataRequest) IndexOf(key []byte) int {
-	return indexOf(key, "statsName", "statsKey")
 }
 
 // AppendFields implements Appender.
@@ -5642,31 +5145,31 @@ func (h *ViewBrokerStatsDataRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ViewBrokerStatsDataRequest) Reset() { *h = ViewBrokerStatsDataRequest{} }
 
-// SetField implements Setter.
-func (h *CloneGroupOffsetRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *CloneGroupOffsetRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "srcGroup":
-		h.SrcGroup = string(val)
+		return 0
 	case "destGroup":
-		h.DestGroup = string(val)
+		return 1
 	case "topic":
-		h.Topic = string(val)
+		return 2
 	case "offline":
-		h.Offline = parseBool(val)
+		return 3
 	case "ns":
-		h.NS = string(val)
+		return 4
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 5
 	case "bname":
-		h.BName = string(val)
+		return 6
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 7
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *CloneGroupOffsetRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *CloneGroupOffsetRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.SrcGroup = string(val)
@@ -5686,11 +5189,6 @@ func (h *CloneGroupOffsetRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *CloneGroupOffsetRequest) IndexOf(key []byte) int {
-	return indexOf(key, "srcGroup", "destGroup", "topic", "offline", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -5708,23 +5206,23 @@ func (h *CloneGroupOffsetRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CloneGroupOffsetRequest) Reset() { *h = CloneGroupOffsetRequest{} }
 
-// SetField implements Setter.
-func (h *RpcRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *RpcRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *RpcRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *RpcRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -5738,9 +5236,6 @@ func (h *RpcRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *RpcRequest) IndexOf(key []byte) int { return indexOf(key, "ns", "nsd", "bname", "oway") }
-
 // AppendFields implements Appender.
 func (h *RpcRequest) AppendFields(w *Writer) {
 	appendNonEmpty(w, "ns", h.NS)
@@ -5752,25 +5247,25 @@ func (h *RpcRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RpcRequest) Reset() { *h = RpcRequest{} }
 
-// SetField implements Setter.
-func (h *TopicRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *TopicRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 3
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *TopicRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *TopicRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -5784,11 +5279,6 @@ func (h *TopicRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *TopicRequest) IndexOf(key []byte) int {
-	return indexOf(key, "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5803,51 +5293,51 @@ func (h *TopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *TopicRequest) Reset() { *h = TopicRequest{} }
 
-// SetField implements Setter.
-func (h *SendMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *SendMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "producerGroup", "a":
-		h.ProducerGroup = aliasString(val)
+		return 0
 	case "topic", "b":
-		h.Topic = aliasString(val)
+		return 1
 	case "defaultTopic", "c":
-		h.DefaultTopic = aliasString(val)
+		return 2
 	case "defaultTopicQueueNums", "d":
-		return setInt(&h.DefaultTopicQueueNums, key, val)
+		return 3
 	case "queueId", "e":
-		return setInt(&h.QueueID, key, val)
+		return 4
 	case "sysFlag", "f":
-		return setInt(&h.SysFlag, key, val)
+		return 5
 	case "bornTimestamp", "g":
-		return setInt(&h.BornTimestamp, key, val)
+		return 6
 	case "flag", "h":
-		return setInt(&h.Flag, key, val)
+		return 7
 	case "properties", "i":
-		h.Properties = aliasString(val)
+		return 8
 	case "reconsumeTimes", "j":
-		return setOptInt(&h.ReconsumeTimes, key, val)
+		return 9
 	case "unitMode", "k":
-		h.UnitMode = parseOptBool(val)
+		return 10
 	case "maxReconsumeTimes", "l":
-		return setOptInt(&h.MaxReconsumeTimes, key, val)
+		return 11
 	case "batch", "m":
-		h.Batch = parseOptBool(val)
+		return 12
 	case "ns":
-		h.NS = aliasString(val)
+		return 13
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 14
 	case "bname", "n":
-		h.BName = aliasString(val)
+		return 15
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 16
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 17
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *SendMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *SendMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ProducerGroup = aliasString(val)
@@ -5856,23 +5346,23 @@ func (h *SendMessageRequest) SetAt(i int, val []byte) error {
 	case 2:
 		h.DefaultTopic = aliasString(val)
 	case 3:
-		return setInt(&h.DefaultTopicQueueNums, nil, val)
+		return setInt(&h.DefaultTopicQueueNums, key, val)
 	case 4:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 5:
-		return setInt(&h.SysFlag, nil, val)
+		return setInt(&h.SysFlag, key, val)
 	case 6:
-		return setInt(&h.BornTimestamp, nil, val)
+		return setInt(&h.BornTimestamp, key, val)
 	case 7:
-		return setInt(&h.Flag, nil, val)
+		return setInt(&h.Flag, key, val)
 	case 8:
 		h.Properties = aliasString(val)
 	case 9:
-		return setOptInt(&h.ReconsumeTimes, nil, val)
+		return setOptInt(&h.ReconsumeTimes, key, val)
 	case 10:
 		h.UnitMode = parseOptBool(val)
 	case 11:
-		return setOptInt(&h.MaxReconsumeTimes, nil, val)
+		return setOptInt(&h.MaxReconsumeTimes, key, val)
 	case 12:
 		h.Batch = parseOptBool(val)
 	case 13:
@@ -5887,11 +5377,6 @@ func (h *SendMessageRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *SendMessageRequest) IndexOf(key []byte) int {
-	return indexOf(key, "producerGroup,a", "topic,b", "defaultTopic,c", "defaultTopicQueueNums,d", "queueId,e", "sysFlag,f", "bornTimestamp,g", "flag,h", "properties,i", "reconsumeTimes,j", "unitMode,k", "maxReconsumeTimes,l", "batch,m", "ns", "nsd", "bname,n", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -5931,51 +5416,51 @@ func (h *SendMessageRequest) Clone() SendMessageRequest {
 	return c
 }
 
-// SetField implements Setter.
-func (h *SendMessageRequestV2) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *SendMessageRequestV2) IndexOf(key []byte) int {
 	switch string(key) {
 	case "a", "producerGroup":
-		h.ProducerGroup = aliasString(val)
+		return 0
 	case "b", "topic":
-		h.Topic = aliasString(val)
+		return 1
 	case "c", "defaultTopic":
-		h.DefaultTopic = aliasString(val)
+		return 2
 	case "d", "defaultTopicQueueNums":
-		return setInt(&h.DefaultTopicQueueNums, key, val)
+		return 3
 	case "e", "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 4
 	case "f", "sysFlag":
-		return setInt(&h.SysFlag, key, val)
+		return 5
 	case "g", "bornTimestamp":
-		return setInt(&h.BornTimestamp, key, val)
+		return 6
 	case "h", "flag":
-		return setInt(&h.Flag, key, val)
+		return 7
 	case "i", "properties":
-		h.Properties = aliasString(val)
+		return 8
 	case "j", "reconsumeTimes":
-		return setOptInt(&h.ReconsumeTimes, key, val)
+		return 9
 	case "k", "unitMode":
-		h.UnitMode = parseOptBool(val)
+		return 10
 	case "l", "maxReconsumeTimes":
-		return setOptInt(&h.MaxReconsumeTimes, key, val)
+		return 11
 	case "m", "batch":
-		h.Batch = parseOptBool(val)
+		return 12
 	case "ns":
-		h.NS = aliasString(val)
+		return 13
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 14
 	case "n", "bname":
-		h.BName = aliasString(val)
+		return 15
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 16
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 17
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *SendMessageRequestV2) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *SendMessageRequestV2) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ProducerGroup = aliasString(val)
@@ -5984,23 +5469,23 @@ func (h *SendMessageRequestV2) SetAt(i int, val []byte) error {
 	case 2:
 		h.DefaultTopic = aliasString(val)
 	case 3:
-		return setInt(&h.DefaultTopicQueueNums, nil, val)
+		return setInt(&h.DefaultTopicQueueNums, key, val)
 	case 4:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 5:
-		return setInt(&h.SysFlag, nil, val)
+		return setInt(&h.SysFlag, key, val)
 	case 6:
-		return setInt(&h.BornTimestamp, nil, val)
+		return setInt(&h.BornTimestamp, key, val)
 	case 7:
-		return setInt(&h.Flag, nil, val)
+		return setInt(&h.Flag, key, val)
 	case 8:
 		h.Properties = aliasString(val)
 	case 9:
-		return setOptInt(&h.ReconsumeTimes, nil, val)
+		return setOptInt(&h.ReconsumeTimes, key, val)
 	case 10:
 		h.UnitMode = parseOptBool(val)
 	case 11:
-		return setOptInt(&h.MaxReconsumeTimes, nil, val)
+		return setOptInt(&h.MaxReconsumeTimes, key, val)
 	case 12:
 		h.Batch = parseOptBool(val)
 	case 13:
@@ -6015,11 +5500,6 @@ func (h *SendMessageRequestV2) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *SendMessageRequestV2) IndexOf(key []byte) int {
-	return indexOf(key, "a,producerGroup", "b,topic", "c,defaultTopic", "d,defaultTopicQueueNums", "e,queueId", "f,sysFlag", "g,bornTimestamp", "h,flag", "i,properties", "j,reconsumeTimes", "k,unitMode", "l,maxReconsumeTimes", "m,batch", "ns", "nsd", "n,bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -6059,38 +5539,38 @@ func (h *SendMessageRequestV2) Clone() SendMessageRequestV2 {
 	return c
 }
 
-// SetField implements Setter.
-func (h *SendMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *SendMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "msgId":
-		h.MsgID = string(val)
+		return 0
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 1
 	case "queueOffset":
-		return setInt(&h.QueueOffset, key, val)
+		return 2
 	case "transactionId":
-		h.TransactionID = string(val)
+		return 3
 	case "batchUniqId":
-		h.BatchUniqID = string(val)
+		return 4
 	case "recallHandle":
-		h.RecallHandle = string(val)
+		return 5
 	case "MSG_REGION":
-		h.MsgRegion = string(val)
+		return 6
 	case "TRACE_ON":
-		h.TraceOn = parseOptBool(val)
+		return 7
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *SendMessageResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *SendMessageResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.MsgID = string(val)
 	case 1:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 2:
-		return setInt(&h.QueueOffset, nil, val)
+		return setInt(&h.QueueOffset, key, val)
 	case 3:
 		h.TransactionID = string(val)
 	case 4:
@@ -6103,11 +5583,6 @@ func (h *SendMessageResponse) SetAt(i int, val []byte) error {
 		h.TraceOn = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *SendMessageResponse) IndexOf(key []byte) int {
-	return indexOf(key, "msgId", "queueId", "queueOffset", "transactionId", "batchUniqId", "recallHandle", "MSG_REGION", "TRACE_ON")
 }
 
 // AppendFields implements Appender.
@@ -6125,19 +5600,19 @@ func (h *SendMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SendMessageResponse) Reset() { *h = SendMessageResponse{} }
 
-// SetField implements Setter.
-func (h *SendContext) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *SendContext) IndexOf(key []byte) int {
 	switch string(key) {
 	case "MSG_REGION":
-		h.MsgRegion = string(val)
+		return 0
 	case "TRACE_ON":
-		h.TraceOn = parseOptBool(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *SendContext) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *SendContext) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.MsgRegion = string(val)
@@ -6146,9 +5621,6 @@ func (h *SendContext) SetAt(i int, val []byte) error {
 	}
 	return nil
 }
-
-// IndexOf implements Indexed.
-func (h *SendContext) IndexOf(key []byte) int { return indexOf(key, "MSG_REGION", "TRACE_ON") }
 
 // AppendFields implements Appender.
 func (h *SendContext) AppendFields(w *Writer) {
@@ -6159,44 +5631,44 @@ func (h *SendContext) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *SendContext) Reset() { *h = SendContext{} }
 
-// SetField implements Setter.
-func (h *ConsumerSendMsgBackRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ConsumerSendMsgBackRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "offset":
-		return setInt(&h.Offset, key, val)
+		return 0
 	case "group":
-		h.Group = string(val)
+		return 1
 	case "delayLevel":
-		return setInt(&h.DelayLevel, key, val)
+		return 2
 	case "originMsgId":
-		h.OriginMsgID = string(val)
+		return 3
 	case "originTopic":
-		h.OriginTopic = string(val)
+		return 4
 	case "unitMode":
-		h.UnitMode = parseBool(val)
+		return 5
 	case "maxReconsumeTimes":
-		return setOptInt(&h.MaxReconsumeTimes, key, val)
+		return 6
 	case "ns":
-		h.NS = string(val)
+		return 7
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 8
 	case "bname":
-		h.BName = string(val)
+		return 9
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 10
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ConsumerSendMsgBackRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ConsumerSendMsgBackRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
-		return setInt(&h.Offset, nil, val)
+		return setInt(&h.Offset, key, val)
 	case 1:
 		h.Group = string(val)
 	case 2:
-		return setInt(&h.DelayLevel, nil, val)
+		return setInt(&h.DelayLevel, key, val)
 	case 3:
 		h.OriginMsgID = string(val)
 	case 4:
@@ -6204,7 +5676,7 @@ func (h *ConsumerSendMsgBackRequest) SetAt(i int, val []byte) error {
 	case 5:
 		h.UnitMode = parseBool(val)
 	case 6:
-		return setOptInt(&h.MaxReconsumeTimes, nil, val)
+		return setOptInt(&h.MaxReconsumeTimes, key, val)
 	case 7:
 		h.NS = string(val)
 	case 8:
@@ -6215,11 +5687,6 @@ func (h *ConsumerSendMsgBackRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ConsumerSendMsgBackRequest) IndexOf(key []byte) int {
-	return indexOf(key, "offset", "group", "delayLevel", "originMsgId", "originTopic", "unitMode", "maxReconsumeTimes", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -6240,50 +5707,50 @@ func (h *ConsumerSendMsgBackRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ConsumerSendMsgBackRequest) Reset() { *h = ConsumerSendMsgBackRequest{} }
 
-// SetField implements Setter.
-func (h *EndTransactionRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *EndTransactionRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "producerGroup":
-		h.ProducerGroup = string(val)
+		return 1
 	case "tranStateTableOffset":
-		return setInt(&h.TranStateTableOffset, key, val)
+		return 2
 	case "commitLogOffset":
-		return setInt(&h.CommitLogOffset, key, val)
+		return 3
 	case "commitOrRollback":
-		return setInt(&h.CommitOrRollback, key, val)
+		return 4
 	case "fromTransactionCheck":
-		h.FromTransactionCheck = parseBool(val)
+		return 5
 	case "msgId":
-		h.MsgID = string(val)
+		return 6
 	case "transactionId":
-		h.TransactionID = string(val)
+		return 7
 	case "ns":
-		h.NS = string(val)
+		return 8
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 9
 	case "bname":
-		h.BName = string(val)
+		return 10
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 11
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *EndTransactionRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *EndTransactionRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
 		h.ProducerGroup = string(val)
 	case 2:
-		return setInt(&h.TranStateTableOffset, nil, val)
+		return setInt(&h.TranStateTableOffset, key, val)
 	case 3:
-		return setInt(&h.CommitLogOffset, nil, val)
+		return setInt(&h.CommitLogOffset, key, val)
 	case 4:
-		return setInt(&h.CommitOrRollback, nil, val)
+		return setInt(&h.CommitOrRollback, key, val)
 	case 5:
 		h.FromTransactionCheck = parseBool(val)
 	case 6:
@@ -6300,11 +5767,6 @@ func (h *EndTransactionRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *EndTransactionRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "producerGroup", "tranStateTableOffset", "commitLogOffset", "commitOrRollback", "fromTransactionCheck", "msgId", "transactionId", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -6326,31 +5788,31 @@ func (h *EndTransactionRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *EndTransactionRequest) Reset() { *h = EndTransactionRequest{} }
 
-// SetField implements Setter.
-func (h *RecallMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *RecallMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "producerGroup":
-		h.ProducerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "recallHandle":
-		h.RecallHandle = string(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 7
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *RecallMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *RecallMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ProducerGroup = string(val)
@@ -6370,11 +5832,6 @@ func (h *RecallMessageRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *RecallMessageRequest) IndexOf(key []byte) int {
-	return indexOf(key, "producerGroup", "topic", "recallHandle", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -6392,21 +5849,21 @@ func (h *RecallMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RecallMessageRequest) Reset() { *h = RecallMessageRequest{} }
 
-// SetField implements Setter.
-func (h *RecallMessageResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *RecallMessageResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "msgId":
-		h.MsgID = string(val)
+		return 0
 	case "MSG_REGION":
-		h.MsgRegion = string(val)
+		return 1
 	case "TRACE_ON":
-		h.TraceOn = parseOptBool(val)
+		return 2
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *RecallMessageResponse) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *RecallMessageResponse) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.MsgID = string(val)
@@ -6416,11 +5873,6 @@ func (h *RecallMessageResponse) SetAt(i int, val []byte) error {
 		h.TraceOn = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *RecallMessageResponse) IndexOf(key []byte) int {
-	return indexOf(key, "msgId", "MSG_REGION", "TRACE_ON")
 }
 
 // AppendFields implements Appender.
@@ -6433,53 +5885,53 @@ func (h *RecallMessageResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *RecallMessageResponse) Reset() { *h = RecallMessageResponse{} }
 
-// SetField implements Setter.
-func (h *ReplyMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ReplyMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "producerGroup":
-		h.ProducerGroup = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "defaultTopic":
-		h.DefaultTopic = string(val)
+		return 2
 	case "defaultTopicQueueNums":
-		return setInt(&h.DefaultTopicQueueNums, key, val)
+		return 3
 	case "queueId":
-		return setInt(&h.QueueID, key, val)
+		return 4
 	case "sysFlag":
-		return setInt(&h.SysFlag, key, val)
+		return 5
 	case "bornTimestamp":
-		return setInt(&h.BornTimestamp, key, val)
+		return 6
 	case "flag":
-		return setInt(&h.Flag, key, val)
+		return 7
 	case "properties":
-		h.Properties = string(val)
+		return 8
 	case "reconsumeTimes":
-		return setOptInt(&h.ReconsumeTimes, key, val)
+		return 9
 	case "unitMode":
-		h.UnitMode = parseBool(val)
+		return 10
 	case "bornHost":
-		h.BornHost = string(val)
+		return 11
 	case "storeHost":
-		h.StoreHost = string(val)
+		return 12
 	case "storeTimestamp":
-		return setInt(&h.StoreTimestamp, key, val)
+		return 13
 	case "ns":
-		h.NS = string(val)
+		return 14
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 15
 	case "bname":
-		h.BName = string(val)
+		return 16
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 17
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 18
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ReplyMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ReplyMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.ProducerGroup = string(val)
@@ -6488,19 +5940,19 @@ func (h *ReplyMessageRequest) SetAt(i int, val []byte) error {
 	case 2:
 		h.DefaultTopic = string(val)
 	case 3:
-		return setInt(&h.DefaultTopicQueueNums, nil, val)
+		return setInt(&h.DefaultTopicQueueNums, key, val)
 	case 4:
-		return setInt(&h.QueueID, nil, val)
+		return setInt(&h.QueueID, key, val)
 	case 5:
-		return setInt(&h.SysFlag, nil, val)
+		return setInt(&h.SysFlag, key, val)
 	case 6:
-		return setInt(&h.BornTimestamp, nil, val)
+		return setInt(&h.BornTimestamp, key, val)
 	case 7:
-		return setInt(&h.Flag, nil, val)
+		return setInt(&h.Flag, key, val)
 	case 8:
 		h.Properties = string(val)
 	case 9:
-		return setOptInt(&h.ReconsumeTimes, nil, val)
+		return setOptInt(&h.ReconsumeTimes, key, val)
 	case 10:
 		h.UnitMode = parseBool(val)
 	case 11:
@@ -6508,7 +5960,7 @@ func (h *ReplyMessageRequest) SetAt(i int, val []byte) error {
 	case 12:
 		h.StoreHost = string(val)
 	case 13:
-		return setInt(&h.StoreTimestamp, nil, val)
+		return setInt(&h.StoreTimestamp, key, val)
 	case 14:
 		h.NS = string(val)
 	case 15:
@@ -6521,11 +5973,6 @@ func (h *ReplyMessageRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ReplyMessageRequest) IndexOf(key []byte) int {
-	return indexOf(key, "producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "unitMode", "bornHost", "storeHost", "storeTimestamp", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -6554,42 +6001,42 @@ func (h *ReplyMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ReplyMessageRequest) Reset() { *h = ReplyMessageRequest{} }
 
-// SetField implements Setter.
-func (h *CheckTransactionStateRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *CheckTransactionStateRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "tranStateTableOffset":
-		return setInt(&h.TranStateTableOffset, key, val)
+		return 1
 	case "commitLogOffset":
-		return setInt(&h.CommitLogOffset, key, val)
+		return 2
 	case "msgId":
-		h.MsgID = string(val)
+		return 3
 	case "transactionId":
-		h.TransactionID = string(val)
+		return 4
 	case "offsetMsgId":
-		h.OffsetMsgID = string(val)
+		return 5
 	case "ns":
-		h.NS = string(val)
+		return 6
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 7
 	case "bname":
-		h.BName = string(val)
+		return 8
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 9
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *CheckTransactionStateRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *CheckTransactionStateRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
-		return setInt(&h.TranStateTableOffset, nil, val)
+		return setInt(&h.TranStateTableOffset, key, val)
 	case 2:
-		return setInt(&h.CommitLogOffset, nil, val)
+		return setInt(&h.CommitLogOffset, key, val)
 	case 3:
 		h.MsgID = string(val)
 	case 4:
@@ -6606,11 +6053,6 @@ func (h *CheckTransactionStateRequest) SetAt(i int, val []byte) error {
 		h.Oway = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *CheckTransactionStateRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "tranStateTableOffset", "commitLogOffset", "msgId", "transactionId", "offsetMsgId", "ns", "nsd", "bname", "oway")
 }
 
 // AppendFields implements Appender.
@@ -6630,19 +6072,19 @@ func (h *CheckTransactionStateRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CheckTransactionStateRequest) Reset() { *h = CheckTransactionStateRequest{} }
 
-// SetField implements Setter.
-func (h *ResumeCheckHalfMessageRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *ResumeCheckHalfMessageRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "msgId":
-		h.MsgID = string(val)
+		return 1
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *ResumeCheckHalfMessageRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *ResumeCheckHalfMessageRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -6650,11 +6092,6 @@ func (h *ResumeCheckHalfMessageRequest) SetAt(i int, val []byte) error {
 		h.MsgID = string(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *ResumeCheckHalfMessageRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "msgId")
 }
 
 // AppendFields implements Appender.
@@ -6666,60 +6103,60 @@ func (h *ResumeCheckHalfMessageRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *ResumeCheckHalfMessageRequest) Reset() { *h = ResumeCheckHalfMessageRequest{} }
 
-// SetField implements Setter.
-func (h *CreateTopicRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *CreateTopicRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "defaultTopic":
-		h.DefaultTopic = string(val)
+		return 1
 	case "readQueueNums":
-		return setInt(&h.ReadQueueNums, key, val)
+		return 2
 	case "writeQueueNums":
-		return setInt(&h.WriteQueueNums, key, val)
+		return 3
 	case "perm":
-		return setInt(&h.Perm, key, val)
+		return 4
 	case "topicFilterType":
-		h.TopicFilterType = string(val)
+		return 5
 	case "topicSysFlag":
-		return setOptInt(&h.TopicSysFlag, key, val)
+		return 6
 	case "order":
-		h.Order = parseBool(val)
+		return 7
 	case "attributes":
-		h.Attributes = string(val)
+		return 8
 	case "force":
-		h.Force = parseOptBool(val)
+		return 9
 	case "ns":
-		h.NS = string(val)
+		return 10
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 11
 	case "bname":
-		h.BName = string(val)
+		return 12
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 13
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 14
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *CreateTopicRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *CreateTopicRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
 	case 1:
 		h.DefaultTopic = string(val)
 	case 2:
-		return setInt(&h.ReadQueueNums, nil, val)
+		return setInt(&h.ReadQueueNums, key, val)
 	case 3:
-		return setInt(&h.WriteQueueNums, nil, val)
+		return setInt(&h.WriteQueueNums, key, val)
 	case 4:
-		return setInt(&h.Perm, nil, val)
+		return setInt(&h.Perm, key, val)
 	case 5:
 		h.TopicFilterType = string(val)
 	case 6:
-		return setOptInt(&h.TopicSysFlag, nil, val)
+		return setOptInt(&h.TopicSysFlag, key, val)
 	case 7:
 		h.Order = parseBool(val)
 	case 8:
@@ -6738,11 +6175,6 @@ func (h *CreateTopicRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *CreateTopicRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "defaultTopic", "readQueueNums", "writeQueueNums", "perm", "topicFilterType", "topicSysFlag", "order", "attributes", "force", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -6767,23 +6199,23 @@ func (h *CreateTopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateTopicRequest) Reset() { *h = CreateTopicRequest{} }
 
-// SetField implements Setter.
-func (h *CreateTopicListRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *CreateTopicListRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "ns":
-		h.NS = string(val)
+		return 0
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 1
 	case "bname":
-		h.BName = string(val)
+		return 2
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 3
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *CreateTopicListRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *CreateTopicListRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.NS = string(val)
@@ -6797,11 +6229,6 @@ func (h *CreateTopicListRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *CreateTopicListRequest) IndexOf(key []byte) int {
-	return indexOf(key, "ns", "nsd", "bname", "oway")
-}
-
 // AppendFields implements Appender.
 func (h *CreateTopicListRequest) AppendFields(w *Writer) {
 	appendNonEmpty(w, "ns", h.NS)
@@ -6813,27 +6240,27 @@ func (h *CreateTopicListRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *CreateTopicListRequest) Reset() { *h = CreateTopicListRequest{} }
 
-// SetField implements Setter.
-func (h *DeleteTopicRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *DeleteTopicRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 5
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *DeleteTopicRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *DeleteTopicRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -6849,11 +6276,6 @@ func (h *DeleteTopicRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *DeleteTopicRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -6869,35 +6291,30 @@ func (h *DeleteTopicRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteTopicRequest) Reset() { *h = DeleteTopicRequest{} }
 
-// SetField implements Setter.
-func (h *GetAllTopicConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetAllTopicConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topicSeq":
-		return setOptInt(&h.TopicSeq, key, val)
+		return 0
 	case "dataVersion":
-		h.DataVersion = string(val)
+		return 1
 	case "maxTopicNum":
-		return setOptInt(&h.MaxTopicNum, key, val)
+		return 2
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetAllTopicConfigRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetAllTopicConfigRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
-		return setOptInt(&h.TopicSeq, nil, val)
+		return setOptInt(&h.TopicSeq, key, val)
 	case 1:
 		h.DataVersion = string(val)
 	case 2:
-		return setOptInt(&h.MaxTopicNum, nil, val)
+		return setOptInt(&h.MaxTopicNum, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetAllTopicConfigRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topicSeq", "dataVersion", "maxTopicNum")
 }
 
 // AppendFields implements Appender.
@@ -6910,26 +6327,23 @@ func (h *GetAllTopicConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllTopicConfigRequest) Reset() { *h = GetAllTopicConfigRequest{} }
 
-// SetField implements Setter.
-func (h *GetAllTopicConfigResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetAllTopicConfigResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "totalTopicNum":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *GetAllTopicConfigResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.TotalTopicNum, key, val)
 	}
 	return nil
 }
-
-// SetAt implements Indexed.
-func (h *GetAllTopicConfigResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.TotalTopicNum, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetAllTopicConfigResponse) IndexOf(key []byte) int { return indexOf(key, "totalTopicNum") }
 
 // AppendFields implements Appender.
 func (h *GetAllTopicConfigResponse) AppendFields(w *Writer) {
@@ -6939,27 +6353,27 @@ func (h *GetAllTopicConfigResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllTopicConfigResponse) Reset() { *h = GetAllTopicConfigResponse{} }
 
-// SetField implements Setter.
-func (h *GetTopicConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetTopicConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "topic":
-		h.Topic = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 5
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetTopicConfigRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetTopicConfigRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Topic = string(val)
@@ -6975,11 +6389,6 @@ func (h *GetTopicConfigRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetTopicConfigRequest) IndexOf(key []byte) int {
-	return indexOf(key, "topic", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
@@ -6995,35 +6404,30 @@ func (h *GetTopicConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetTopicConfigRequest) Reset() { *h = GetTopicConfigRequest{} }
 
-// SetField implements Setter.
-func (h *GetAllSubscriptionGroupRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetAllSubscriptionGroupRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "groupSeq":
-		return setOptInt(&h.GroupSeq, key, val)
+		return 0
 	case "dataVersion":
-		h.DataVersion = string(val)
+		return 1
 	case "maxGroupNum":
-		return setOptInt(&h.MaxGroupNum, key, val)
+		return 2
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetAllSubscriptionGroupRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetAllSubscriptionGroupRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
-		return setOptInt(&h.GroupSeq, nil, val)
+		return setOptInt(&h.GroupSeq, key, val)
 	case 1:
 		h.DataVersion = string(val)
 	case 2:
-		return setOptInt(&h.MaxGroupNum, nil, val)
+		return setOptInt(&h.MaxGroupNum, key, val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetAllSubscriptionGroupRequest) IndexOf(key []byte) int {
-	return indexOf(key, "groupSeq", "dataVersion", "maxGroupNum")
 }
 
 // AppendFields implements Appender.
@@ -7036,27 +6440,22 @@ func (h *GetAllSubscriptionGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllSubscriptionGroupRequest) Reset() { *h = GetAllSubscriptionGroupRequest{} }
 
-// SetField implements Setter.
-func (h *GetAllSubscriptionGroupResponse) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetAllSubscriptionGroupResponse) IndexOf(key []byte) int {
 	switch string(key) {
 	case "totalGroupNum":
+		return 0
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *GetAllSubscriptionGroupResponse) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
 		return setInt(&h.TotalGroupNum, key, val)
 	}
 	return nil
-}
-
-// SetAt implements Indexed.
-func (h *GetAllSubscriptionGroupResponse) SetAt(i int, val []byte) error {
-	switch i {
-	case 0:
-		return setInt(&h.TotalGroupNum, nil, val)
-	}
-	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *GetAllSubscriptionGroupResponse) IndexOf(key []byte) int {
-	return indexOf(key, "totalGroupNum")
 }
 
 // AppendFields implements Appender.
@@ -7067,25 +6466,25 @@ func (h *GetAllSubscriptionGroupResponse) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetAllSubscriptionGroupResponse) Reset() { *h = GetAllSubscriptionGroupResponse{} }
 
-// SetField implements Setter.
-func (h *GetSubscriptionGroupConfigRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *GetSubscriptionGroupConfigRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "ns":
-		h.NS = string(val)
+		return 1
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 2
 	case "bname":
-		h.BName = string(val)
+		return 3
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 4
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *GetSubscriptionGroupConfigRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *GetSubscriptionGroupConfigRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -7101,11 +6500,6 @@ func (h *GetSubscriptionGroupConfigRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *GetSubscriptionGroupConfigRequest) IndexOf(key []byte) int {
-	return indexOf(key, "group", "ns", "nsd", "bname", "oway")
-}
-
 // AppendFields implements Appender.
 func (h *GetSubscriptionGroupConfigRequest) AppendFields(w *Writer) {
 	w.String("group", h.Group)
@@ -7118,27 +6512,27 @@ func (h *GetSubscriptionGroupConfigRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *GetSubscriptionGroupConfigRequest) Reset() { *h = GetSubscriptionGroupConfigRequest{} }
 
-// SetField implements Setter.
-func (h *DeleteSubscriptionGroupRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *DeleteSubscriptionGroupRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "groupName":
-		h.GroupName = string(val)
+		return 0
 	case "cleanOffset":
-		h.CleanOffset = parseBool(val)
+		return 1
 	case "ns":
-		h.NS = string(val)
+		return 2
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 3
 	case "bname":
-		h.BName = string(val)
+		return 4
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 5
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *DeleteSubscriptionGroupRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *DeleteSubscriptionGroupRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.GroupName = string(val)
@@ -7156,11 +6550,6 @@ func (h *DeleteSubscriptionGroupRequest) SetAt(i int, val []byte) error {
 	return nil
 }
 
-// IndexOf implements Indexed.
-func (h *DeleteSubscriptionGroupRequest) IndexOf(key []byte) int {
-	return indexOf(key, "groupName", "cleanOffset", "ns", "nsd", "bname", "oway")
-}
-
 // AppendFields implements Appender.
 func (h *DeleteSubscriptionGroupRequest) AppendFields(w *Writer) {
 	w.String("groupName", h.GroupName)
@@ -7174,31 +6563,31 @@ func (h *DeleteSubscriptionGroupRequest) AppendFields(w *Writer) {
 // Reset makes h as new.
 func (h *DeleteSubscriptionGroupRequest) Reset() { *h = DeleteSubscriptionGroupRequest{} }
 
-// SetField implements Setter.
-func (h *UpdateGroupForbiddenRequest) SetField(key, val []byte) error {
+// IndexOf implements Setter.
+func (h *UpdateGroupForbiddenRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "group":
-		h.Group = string(val)
+		return 0
 	case "topic":
-		h.Topic = string(val)
+		return 1
 	case "readable":
-		h.Readable = parseOptBool(val)
+		return 2
 	case "ns":
-		h.NS = string(val)
+		return 3
 	case "nsd":
-		h.NSD = parseOptBool(val)
+		return 4
 	case "bname":
-		h.BName = string(val)
+		return 5
 	case "oway":
-		h.Oway = parseOptBool(val)
+		return 6
 	case "lo":
-		h.Lo = parseOptBool(val)
+		return 7
 	}
-	return nil
+	return -1
 }
 
-// SetAt implements Indexed.
-func (h *UpdateGroupForbiddenRequest) SetAt(i int, val []byte) error {
+// SetAt implements Setter.
+func (h *UpdateGroupForbiddenRequest) SetAt(i int, key, val []byte) error {
 	switch i {
 	case 0:
 		h.Group = string(val)
@@ -7218,11 +6607,6 @@ func (h *UpdateGroupForbiddenRequest) SetAt(i int, val []byte) error {
 		h.Lo = parseOptBool(val)
 	}
 	return nil
-}
-
-// IndexOf implements Indexed.
-func (h *UpdateGroupForbiddenRequest) IndexOf(key []byte) int {
-	return indexOf(key, "group", "topic", "readable", "ns", "nsd", "bname", "oway", "lo")
 }
 
 // AppendFields implements Appender.
