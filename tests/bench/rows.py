@@ -124,5 +124,5 @@ class Timing:
     restarts: int
 
 
-FULL = Timing(rounds=3, seconds=6, warmup=2, broker_warmup=10, idle=5, fill=500_000, log_gib=6, restarts=3)
+FULL = Timing(rounds=3, seconds=4, warmup=1, broker_warmup=15, idle=5, fill=500_000, log_gib=6, restarts=3)
 QUICK = Timing(rounds=1, seconds=2, warmup=1, broker_warmup=3, idle=1, fill=50_000, log_gib=0.5, restarts=1)

@@ -16,6 +16,7 @@ FILL_SECONDS = 3600
 RECORD_BYTES = 1280           # about what a message of 1 KiB takes in the log
 OLD_TOPIC = "old"
 CATCHUP_RATE = 5000
+WARM_MESSAGES = 400_000
 JAVA_WARMUP_REPORTS = 3       # reports of the official client's benchmark before its rate counts
 TPS = re.compile(r"\bTPS: (\d+)")
 BENCHMARK = "org.apache.rocketmq.example.benchmark.Producer"
@@ -46,9 +47,10 @@ class Steps:
         return result
 
     def warm_up(self):
-        """A load that is not measured."""
+        """A load that is not measured. It is the same amount of work for both brokers: a log that grows quickly through memory that
+        the machine has not used before would slow the faster one down."""
         seconds = self.timing.broker_warmup
-        self._castor(seconds, "send", "-t", "warm", "--seconds", str(seconds), "--coalesce")
+        self._castor(seconds, "send", "-t", "warm", "--seconds", str(seconds), "--messages", str(WARM_MESSAGES), "--coalesce")
 
     def java_client(self):
         """The rate that the official client's own benchmark prints, with as many threads as others have in flight."""
