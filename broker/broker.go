@@ -150,6 +150,7 @@ func (b *Broker) listen(cfg *conf.Broker) error {
 		query: remoting.NewLane("query", 4, int(cfg.QueryThreadPoolQueueCapacity), 0),
 		admin: remoting.NewLane("admin", 8, int(cfg.AdminBrokerThreadPoolQueueCapacity), 0),
 	}
+	b.lanes.pull.GiveWay()
 	b.lanes.configure(cfg)
 	router := remoting.NewRouter(b.log.Named("remoting"), b.routes())
 	router.OnBurst = func(*remoting.Conn) { b.store.Advance() }

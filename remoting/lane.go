@@ -3,6 +3,7 @@ package remoting
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,8 @@ type Lane struct {
 	name     string
 	workers  int
 	capacity int
-	maxWait  atomic.Int64  // ns; 0 means no limit
+	maxWait  atomic.Int64 // ns; 0 means no limit
+	givesWay bool
 	ready    chan struct{} // holds one token per waiting request, so that workers can wait for it and for the end
 
 	mu    sync.Mutex
@@ -58,6 +60,10 @@ func NewLane(name string, workers, capacity int, maxWait time.Duration) *Lane {
 	l.SetMaxWait(maxWait)
 	return l
 }
+
+// GiveWay has the lane's threads leave the processors to all others of the process and the machine that want them: for long work
+// that must not slow short work down, and must not be what others wait for: BurstEnd is not called for it. Call it before Run.
+func (l *Lane) GiveWay() { l.givesWay = true }
 
 // SetMaxWait changes the limit, also for requests that wait already.
 func (l *Lane) SetMaxWait(d time.Duration) { l.maxWait.Store(int64(d)) }
@@ -202,6 +208,10 @@ func (l *Lane) overdue(age time.Duration) (all []laneTask) {
 }
 
 func (l *Lane) work(ctx context.Context) error {
+	if l.givesWay {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		lowerPriority()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -221,7 +231,9 @@ func (l *Lane) serve(t laneTask) {
 		return
 	}
 	t.rt.run(t.route, t.r)
-	t.rt.BurstEnd(t.r.Conn)
+	if !l.givesWay {
+		t.rt.BurstEnd(t.r.Conn)
+	}
 	t.r.Conn.Flush()
 }
 

@@ -294,7 +294,7 @@ func TestColdPullGrowsOnce(t *testing.T) {
 	q := s.Queues.Get("T", 0)
 	if n := testing.AllocsPerRun(5, func() {
 		var p Plan
-		if err := s.Read(&p, q, 0, Limits{Count: count, Bytes: 4 << 20, ScanUnits: count}, Filter{}, true); err != nil || p.Count != count {
+		if err := s.Read(&p, q, 0, Limits{Count: count, Bytes: 4 << 20, ScanUnits: count}, Filter{}, false); err != nil || p.Count != count {
 			t.Fatal(p.Count, err)
 		}
 	}); n > count/2 {

@@ -207,17 +207,13 @@ func (s *Store) finish(p *Plan, removed, hot bool) error {
 	if s.allHot(p.ranges) {
 		return nil
 	}
-	read := s.Log.AppendRange
 	if hot {
-		read = s.Log.AppendCached
+		return ErrCold // even if the page cache has them: see docs/performance.md
 	}
 	p.cold = slices.Grow(p.cold, p.bytes) // once, however many ranges there are
 	for _, r := range p.ranges {
 		var err error
-		if p.cold, err = read(p.cold, r.phy, r.n); errors.Is(err, vfs.ErrWouldBlock) {
-			return ErrCold
-		}
-		if err != nil {
+		if p.cold, err = s.Log.AppendRange(p.cold, r.phy, r.n); err != nil {
 			return fmt.Errorf("read for a pull: %w", err)
 		}
 	}

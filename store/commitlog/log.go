@@ -65,7 +65,7 @@ var (
 type Config struct {
 	Dir         string
 	SegmentSize int64 // bytes; the same for every segment of a store (mappedFileSizeCommitLog)
-	// Window is how many bytes ahead of the end are zeroed, and how often the preparer looks; 0 means 8 MiB.
+	// Window is how many bytes ahead of the end are zeroed; the preparer goes on when half of them are used up. 0 means 2 MiB.
 	Window int64
 	// HotBytes is how far behind the end reads go through the mapping; older ranges are read with pread. 0 means 1 GiB.
 	HotBytes int64
@@ -127,7 +127,7 @@ const deletedGrace = time.Second
 // Open lists and checks the segments in cfg.Dir. The log can be read at once; Recover must run before the first append.
 func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Log, error) {
 	if cfg.Window == 0 {
-		cfg.Window = 8 << 20
+		cfg.Window = 2 << 20
 	}
 	if cfg.HotBytes == 0 {
 		cfg.HotBytes = 1 << 30

@@ -63,23 +63,6 @@ func (l *Log) AppendRange(dst []byte, offset int64, n int) ([]byte, error) {
 	return dst, nil
 }
 
-// AppendCached is AppendRange for a caller that may not wait for the disk: vfs.ErrWouldBlock if the bytes are on disk only.
-func (l *Log) AppendCached(dst []byte, offset int64, n int) ([]byte, error) {
-	if l.Hot(offset) {
-		return l.AppendRange(dst, offset, n)
-	}
-	s, err := l.locate(offset, n)
-	if err != nil {
-		return dst, err
-	}
-	start := len(dst)
-	dst = slices.Grow(dst, n)[:start+n]
-	if _, err := s.file.ReadCached(dst[start:], offset-s.base); err != nil {
-		return dst[:start], err
-	}
-	return dst, nil
-}
-
 // Record reads the record at offset, of any size, into buf and points v at it. An offset at which no record starts is an error:
 // size, magic and the record's own offset are checked.
 func (l *Log) Record(offset int64, buf []byte, v *message.View) ([]byte, error) {

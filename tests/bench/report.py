@@ -18,7 +18,7 @@ def evaluate(rows, samples):
 
 
 def _evaluate_row(row, samples):
-    entry = {"name": row.name, "title": row.title, "unit": row.unit, "target": row.target}
+    entry = {"name": row.name, "title": row.title, "unit": row.unit, "target": row.target, "bound": row.bound}
     for impl in (JAVA, CASTOR):
         values = [row.value(results) for results in samples.get(impl, []) if all(load in results for load in row.loads)]
         entry[impl] = statistics.median(values) if values else None
@@ -27,7 +27,12 @@ def _evaluate_row(row, samples):
     entry["ratio"] = None
     if java and castor:
         entry["ratio"] = castor / java if row.more_is_better else java / castor
-    entry["ok"] = entry["ratio"] is not None and entry["ratio"] >= row.target
+    if row.bound is None:
+        entry["wanted"], found, least = f"≥ {number(row.target)}×", entry["ratio"], row.target
+    else:
+        entry["wanted"] = f"{'≥' if row.more_is_better else '≤'} {number(row.bound)}"
+        found, least = (castor, row.bound) if row.more_is_better else (castor and -castor, -row.bound)
+    entry["ok"] = found is not None and found >= least
     return entry
 
 
@@ -56,7 +61,7 @@ def table(entries):
     lines = [["", "Java", "Castor", "better by", "target", ""]]
     for e in entries:
         lines.append([f"{e['title']} ({e['unit']})", number(e[JAVA]), number(e[CASTOR]), ratio(e["ratio"]),
-                      f"≥ {number(e['target'])}×", verdict(e)])
+                      e["wanted"], verdict(e)])
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     lines.insert(1, ["-" * width for width in widths[:1]] + ["-" * (width - 1) + ":" for width in widths[1:-1]]
                  + ["-" * max(widths[-1], 3)])

@@ -24,8 +24,8 @@ import svg  # noqa: E402
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def row(name, more_is_better, target):
-    return rows.Row(name, f"title of {name}", "u", rows.figure("l", name), ("l",), more_is_better, target)
+def row(name, more_is_better, target, bound=None):
+    return rows.Row(name, f"title of {name}", "u", rows.figure("l", name), ("l",), more_is_better, target, bound)
 
 
 def samples(java, castor, name="x"):
@@ -43,6 +43,13 @@ class Evaluate(unittest.TestCase):
     def test_less_is_better(self):
         entry = self.only(False, 10, [40], [5])
         self.assertEqual((8, False), (entry["ratio"], entry["ok"]))
+
+    def test_a_bound_is_of_castor_alone(self):
+        for more_is_better, castor, ok, wanted in (True, 0.7, True, "≥ 0.600"), (True, 0.5, False, "≥ 0.600"), \
+                (False, 0.5, True, "≤ 0.600"), (False, 0.7, False, "≤ 0.600"):
+            entry = report.evaluate([row("x", more_is_better, 1, 0.6)], samples([0.01], [castor]))[0]
+            self.assertEqual((ok, wanted), (entry["ok"], entry["wanted"]))
+        self.assertFalse(report.evaluate([row("x", False, 1, 0.6)], samples([1], []))[0]["ok"])
 
     def test_a_missing_side_is_no_success(self):
         for java, castor in ([], [1]), ([1], []), ([], []), ([0], [1]):
