@@ -39,15 +39,17 @@ class Load:
 # Loads of a scenario run in this order on one broker.
 LOADS = {
     "send-64": Load("async", "send --inflight 64"),
-    "queues": Load("async", "send --inflight 64 --queues 10000", quick=False),  # next to what it is compared with
     "coalesce": Load("async", "send --inflight 64 --coalesce"),
     "send-1": Load("async", "send --inflight 1"),
     "conns-64": Load("async", "send --inflight 1 --conns 64"),
     "delivery": Load("async", "latency --rate 1000"),
     "pull": Load("async", "pull --batch 32"),
     "java-client": Load("async", step="java_client", quick=False),
-    "sync-64": Load("sync", "send --inflight 64"),
+    # Last, since it leaves the disk thousands of files to write, and next to what it is compared with.
+    "queues-8": Load("async", "send --inflight 64 --queues 8", quick=False),
+    "queues": Load("async", "send --inflight 64 --queues 10000", quick=False),
     "sync-1": Load("sync", "send --inflight 1"),
+    "sync-64": Load("sync", "send --inflight 64"),
     "first-ack": Load("idle", step="first_ack"),
     "memory": Load("idle", step="memory"),
     "restart": Load("big", step="restart", quick=False),
@@ -100,8 +102,8 @@ ROWS = [
     _rate("pull", "pull, 32 per request", 5),
     _cpu("pull", "pull, 32 per request", 1),
     _rate("queues", "64 in flight on 10,000 queues", 1),
-    Row("queues-kept", "rate kept with 10,000 queues", "of 8 queues", lambda r: r["queues"]["rate"] / r["send-64"]["rate"],
-        ("queues", "send-64"), True, bound=0.6),
+    Row("queues-kept", "rate kept with 10,000 queues", "of 8 queues", lambda r: r["queues"]["rate"] / r["queues-8"]["rate"],
+        ("queues", "queues-8"), True, bound=0.6),
     _rate("java-client", "official client's benchmark, 64 threads", 1),
     _less("delivery", "delivery by long poll, p99", "ms", "p99_ms", bound=1),
     _less("catchup", "producer p99 beside a cold consumer", "ms", "p99_ms"),
