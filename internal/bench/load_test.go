@@ -64,8 +64,8 @@ func TestSendByTime(t *testing.T) {
 	if rc := b.load(t, &r, "send", "--seconds", "0.3", "--warmup", "0.1", "--rate", "1000"); rc != 0 {
 		t.Fatalf("exit code %d: %+v", rc, r)
 	}
-	if r.Messages == 0 || r.Messages > 301 || r.Seconds != 0.3 {
-		t.Fatalf("300 messages were due in the measured time: %+v", r)
+	if r.Messages == 0 || r.Messages > 401 || r.Seconds != 0.3 { // late ones of the warm-up may be answered in the measured time
+		t.Fatalf("300 messages were due in the measured time, and 100 before: %+v", r)
 	}
 }
 
