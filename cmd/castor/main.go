@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"syscall"
 
 	"github.com/castor-mq/castor/internal/admin"
@@ -58,9 +57,6 @@ func main() {
 		fmt.Fprintf(os.Stderr, "castor: there is no command %q; castor help lists them\n", name)
 		os.Exit(2)
 	}
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + waitingThreads)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := cmd.run(ctx, args)
@@ -70,10 +66,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-// waitingThreads is how many more threads than processors may run Go code. One that is in a sync, a read from disk or a poll counts as
-// running until the runtime has noticed, and meanwhile keeps others from the processor.
-const waitingThreads = 2
 
 func find(ok func(command) bool) *command {
 	for i := range commands {
