@@ -169,10 +169,10 @@ func (s *Store) take(p *Plan, u queue.Unit, lim Limits, f Filter, hot bool) (ful
 	if p.Count > 0 && (p.Count >= lim.Count || p.bytes+int(u.Size) > lim.Bytes) {
 		return true, true, nil
 	}
+	if hot && !s.Log.Hot(u.Phy) { // even if the page cache has it: see docs/performance.md
+		return false, true, ErrCold
+	}
 	if f.Props != nil {
-		if hot && !s.Log.Hot(u.Phy) {
-			return false, true, ErrCold
-		}
 		if p.buf, err = s.Log.Record(u.Phy, p.buf, &p.view); err != nil {
 			if u.Phy < s.Log.Min() {
 				return false, false, nil
@@ -204,11 +204,8 @@ func (s *Store) finish(p *Plan, removed, hot bool) error {
 		return nil
 	}
 	p.Status = Found
-	if s.allHot(p.ranges) {
+	if hot || s.allHot(p.ranges) {
 		return nil
-	}
-	if hot {
-		return ErrCold // even if the page cache has them: see docs/performance.md
 	}
 	p.cold = slices.Grow(p.cold, p.bytes) // once, however many ranges there are
 	for _, r := range p.ranges {
