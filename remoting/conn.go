@@ -77,6 +77,7 @@ type Conn struct {
 	slow    bool           // the peer did not take everything at once: drain is running
 	held    bool           // c.in holds requests that wait until drain has ended
 	closed  bool
+	onRead  []func() // who waits until the peer has read
 	opaque  int32
 	calls   map[int32]func(*Reply, error)
 }
@@ -296,6 +297,7 @@ func (c *Conn) onClosed() {
 	c.calls, c.out = nil, nil
 	c.mu.Unlock()
 	c.putOutput(out)
+	c.hasRead()
 	c.reading.Lock()
 	c.in = nil
 	c.keepIn()

@@ -21,7 +21,7 @@ const laneBytes = 128 << 20
 // Java's executors per processor are, with the same refusals (NettyRemotingAbstract, BrokerFastFailure).
 //
 // Connections take turns, and when the lane is full the one that has most in it loses its last request: who sends a thousand requests
-// at once waits for them himself.
+// at once waits for them himself. A connection whose peer leaves answers unread has no turn until it reads.
 type Lane struct {
 	name     string
 	workers  int
@@ -139,10 +139,7 @@ func (l *Lane) push(t laneTask) (dropped *Request, ok bool) {
 		}
 		dropped = l.takeLocked(most, len(most.tasks)-1).r
 	}
-	select {
-	case l.ready <- struct{}{}:
-	default: // tokens of requests that were refused
-	}
+	l.addToken()
 	if own == nil {
 		own = &laneLine{}
 		l.lines[t.r.Conn] = own
@@ -182,7 +179,7 @@ func (l *Lane) pop() (t laneTask, ok bool) {
 		line := l.turns[0]
 		l.turns[0] = nil
 		l.turns = l.turns[1:]
-		if len(line.tasks) == 0 {
+		if len(line.tasks) == 0 || line.tasks[0].r.Conn.waitUntilRead(func() { l.giveTurn(line) }) {
 			continue
 		}
 		t = l.takeLocked(line, 0)
@@ -192,6 +189,24 @@ func (l *Lane) pop() (t laneTask, ok bool) {
 		return t, true
 	}
 	return laneTask{}, false
+}
+
+// giveTurn lets a line go on whose peer has read its answers.
+func (l *Lane) giveTurn(line *laneLine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turns = append(l.turns, line)
+	for range line.tasks {
+		l.addToken()
+	}
+}
+
+// addToken says that a request waits. When there is no room, tokens of requests that were refused are left.
+func (l *Lane) addToken() {
+	select {
+	case l.ready <- struct{}{}:
+	default:
+	}
 }
 
 // overdue takes the requests that have waited for at least age.

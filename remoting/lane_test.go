@@ -116,6 +116,67 @@ func TestLaneIsFair(t *testing.T) {
 }
 
 // TestOverdueRequestsAreRefusedInTime: also while every worker is blocked.
+// TestLaneWaitsForSlowPeers: a connection whose peer does not read gets one large answer more and then no turn, the others go on, and
+// it goes on when its peer reads.
+func TestLaneWaitsForSlowPeers(t *testing.T) {
+	l := NewLane("test", 1, 100, 0)
+	big := make([]byte, highWater)
+	serve := func(r *Request) error { return r.OK(nil, big) }
+	deaf, reading := laneConn(l, serve)
+	deafOut := newNarrow(0)
+	deaf.tr = deafOut
+	other := connTo(deaf.handler, reading)
+	for i := range int32(20) {
+		ask(t, deaf, i, "")
+		ask(t, other, i, "")
+	}
+	g := lifecycle.New(context.Background())
+	l.Run(g)
+	reading.await(t, 20)
+	if left := l.Depth(); left < 17 {
+		t.Fatalf("%d requests of a peer that reads nothing were answered", 20-left)
+	}
+	for deadline := time.Now().Add(5 * time.Second); len(deafOut.replies(t)) < 20; {
+		select {
+		case deafOut.allow <- struct{}{}:
+		case <-time.After(10 * time.Millisecond): // the last may be on its way
+			if time.Now().After(deadline) {
+				t.Fatalf("%d answers arrived", len(deafOut.replies(t)))
+			}
+		}
+	}
+	if err := g.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	deaf.senders.Wait()
+}
+
+// TestLaneForgetsClosedPeers: what waited for a peer that closes instead of reading leaves the lane.
+func TestLaneForgetsClosedPeers(t *testing.T) {
+	l := NewLane("test", 1, 100, 0)
+	c, _ := laneConn(l, func(r *Request) error { return r.OK(nil, make([]byte, highWater)) })
+	c.tr = newNarrow(0)
+	for i := range int32(20) {
+		ask(t, c, i, "")
+	}
+	g := lifecycle.New(context.Background())
+	l.Run(g)
+	for l.Depth() > 18 { // one answer is being sent, one waits
+		time.Sleep(time.Millisecond)
+	}
+	c.Close()
+	c.onClosed()
+	for deadline := time.Now().Add(5 * time.Second); l.Depth() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests still wait", l.Depth())
+		}
+	}
+	if err := g.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.senders.Wait()
+}
+
 func TestOverdueRequestsAreRefusedInTime(t *testing.T) {
 	l := NewLane("test", 1, 10, 50*time.Millisecond)
 	release := make(chan struct{})

@@ -167,6 +167,29 @@ func (c *Conn) pause() bool {
 	return c.held
 }
 
+// waitUntilRead has again called, and returns true, if the peer has so much unread that it is to be served no more until it reads.
+// The connection's end counts as reading.
+func (c *Conn) waitUntilRead(again func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wait := c.slow && c.full.Load() && !c.closed
+	if wait {
+		c.onRead = append(c.onRead, again)
+	}
+	return wait
+}
+
+// hasRead lets those go on who wait in waitUntilRead.
+func (c *Conn) hasRead() {
+	c.mu.Lock()
+	waiting := c.onRead
+	c.onRead = nil
+	c.mu.Unlock()
+	for _, again := range waiting {
+		again()
+	}
+}
+
 // startDrain hands w.Buf[n:] to a goroutine that blocks. c.sending is set.
 func (c *Conn) startDrain(w *header.Writer, n int) {
 	c.mu.Lock()
@@ -184,6 +207,7 @@ func (c *Conn) startDrain(w *header.Writer, n int) {
 // drain sends w.Buf[n:] and all that is collected meanwhile, and then serves what was held.
 func (c *Conn) drain(w *header.Writer, n int) {
 	defer c.senders.Done()
+	defer c.hasRead()
 	for {
 		err := c.sendAll(w.Buf[n:])
 		c.putOutput(w)
@@ -197,6 +221,7 @@ func (c *Conn) drain(w *header.Writer, n int) {
 		}
 		w, n = c.takeLocked(), 0
 		c.mu.Unlock()
+		c.hasRead()
 	}
 	c.sending, c.slow = false, false
 	held := c.held
