@@ -43,6 +43,7 @@ func disperse(all []*net.TCPConn) {
 func TestIdleConnections(t *testing.T) {
 	c := start(t, nil)
 	n := size(3000, 1000)
+	disperse(crowd(t, c.addr(), n)) // what is made once and kept
 	for what, say := range map[string][]byte{
 		"silent":                         nil,
 		"with half a length":             {0, 0},

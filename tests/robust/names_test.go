@@ -10,6 +10,7 @@ import (
 
 	"github.com/castor-mq/castor/internal/fastjson"
 	"github.com/castor-mq/castor/message"
+	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
@@ -147,17 +148,20 @@ func TestHostileNamesAtTheNameServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := c.names.Addr().String()
-	route := func() *body.TopicRouteData {
+	ask := func() *remoting.Command {
 		p := dial(t, addr)
 		defer p.close()
-		cmd := p.ask(header.JSON, int32(code.GetRouteInfoByTopic), fields{"topic", victim, "acceptStandardJsonOnly", "true"}, nil)
+		return p.ask(header.JSON, int32(code.GetRouteInfoByTopic), fields{"topic", victim, "acceptStandardJsonOnly", "true"}, nil)
+	}
+	until(t, "the broker is registered", func() bool { return ask().Code == 0 })
+	route := func() *body.TopicRouteData {
+		cmd := ask()
 		d := new(body.TopicRouteData)
 		if cmd.Code != 0 || fastjson.Unmarshal(cmd.Body, d) != nil {
 			t.Fatalf("no route: %d %q", cmd.Code, cmd.Remark)
 		}
 		return d
 	}
-	route()
 	before := heap()
 	c.while(20, func() {
 		p := dial(t, addr)
