@@ -13,6 +13,7 @@ import (
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
+	"github.com/castor-mq/castor/store/commitlog"
 )
 
 func lockQueues(ids ...int32) (set []body.MessageQueue) {
@@ -107,7 +108,7 @@ func TestLockRequestsThatAreRefused(t *testing.T) {
 	if string(r.Body) != `{"lockOKMQSet":[]}` {
 		t.Errorf("%s", r.Body)
 	}
-	b.store.Log.Fence(fmt.Errorf("no more writing"))
+	b.store.Log.SetMode(commitlog.TakesNothing, fmt.Errorf("no more writing"))
 	if got := p.lock("one", 1); got != nil {
 		t.Errorf("granted %v without a record", got)
 	}

@@ -132,11 +132,11 @@ func TestDeliveryIsTriedAgain(t *testing.T) {
 	d := newDelays(t)
 	d.put("t", 1, "a")
 	d.clk.Advance(time.Second)
-	d.store.Log.Fence(fmt.Errorf("not now"))
+	d.store.Log.SetMode(commitlog.TakesNothing, fmt.Errorf("not now"))
 	if _, err := d.delays.step(d.clk.NowMs()); err == nil {
 		t.Fatal("no error")
 	}
-	d.store.Log.Fence(nil)
+	d.store.Log.SetMode(commitlog.TakesOwn, nil)
 	d.run()
 	if diff := cmp.Diff([]string{"a"}, d.delivered("t")); diff != "" {
 		t.Error(diff)

@@ -384,7 +384,7 @@ func (s *Store) deadlines(ctx context.Context) error {
 // Close flushes everything, writes the checkpoint that makes the next start short, and frees the directory. Run must have
 // returned. What still waits is told ErrClosed.
 func (s *Store) Close() error {
-	s.Log.Fence(ErrClosed)
+	s.Log.SetMode(commitlog.TakesNothing, ErrClosed)
 	err := s.Log.Flush()
 	s.exclusive(func() {
 		s.advanceOnce()

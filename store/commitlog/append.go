@@ -56,6 +56,9 @@ func (l *Log) Append(entries []Entry) (end int64, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.readyLocked(TakesOwn); err != nil {
+		return 0, err
+	}
 	if err := l.roomLocked(total); err != nil {
 		return 0, err
 	}
@@ -91,11 +94,13 @@ func (l *Log) pieceLocked(n int) {
 	l.out.end = l.end
 }
 
-// roomLocked makes sure that total bytes and a blank record fit behind the end, rolling to the next segment if they do not.
-func (l *Log) roomLocked(total int) error {
+// readyLocked tells why nothing can be appended now by those whom a mode is for.
+func (l *Log) readyLocked(m Mode) error {
 	switch {
-	case l.fence != nil:
-		return l.fence
+	case l.mode != m:
+		return l.refusal
+	case l.cutting:
+		return fmt.Errorf("%w: its end is being cut off", ErrFenced)
 	case l.poison.Load() != nil:
 		return l.Poisoned()
 	case l.stuck.Load():
@@ -103,15 +108,25 @@ func (l *Log) roomLocked(total int) error {
 	case len(l.out.buf) > maxBatch:
 		return ErrBehind
 	}
+	return nil
+}
+
+// roomLocked makes sure that total bytes and a blank record fit behind the end, rolling to the next segment if they do not.
+func (l *Log) roomLocked(total int) error {
 	left := l.tail.base + l.cfg.SegmentSize - l.end
 	if int64(total)+message.BlankSize > left {
 		return l.rollLocked(left)
 	}
+	l.lookAheadLocked()
+	return nil
+}
+
+// lookAheadLocked wakes the preparer when half of what it has prepared is used up.
+func (l *Log) lookAheadLocked() {
 	if l.end+l.cfg.Window/2 > l.wanted {
 		l.wanted = l.end + l.cfg.Window
 		l.wantPrepare()
 	}
-	return nil
 }
 
 // rollLocked ends the tail with a blank record over the bytes that are left of it, and goes on in the next segment.

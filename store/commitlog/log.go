@@ -19,12 +19,21 @@
 // RunPrepare makes segments ahead of need and unmaps old ones; RunFlush syncs. Both end with their context. Appends and reads run
 // on their callers.
 //
+// # Replicas
+//
+// A replica holds the same bytes at the same offsets as its master: AppendRecords reads a piece of the master's log, AppendRaw adds it
+// to the replica's, Truncate takes back what the master does not have, Reset starts over elsewhere. Both ends of a piece are record
+// boundaries; a blank record counts as one that fills its segment, so a piece never ends inside it. The Mode of a log says whether it
+// takes its own records or a master's, never both.
+//
 // # Locks
 //
 // mu, the append lock, is held for a copy. writing, flushing and making are each held over I/O of their kind by whoever does it;
-// an append takes making only if the preparer has not kept up. Order: flushing, writing, mu, making, list.
+// an append takes making only if the preparer has not kept up. Order: flushing, writing, mu, making, list. Truncate and Reset hold the
+// first two and making; cutting keeps appends out meanwhile.
 //
-// Formats: docs/format/commitlog.md. Java: CommitLog, MappedFileQueue, DefaultMappedFile. Start reading at Log.Append.
+// Formats: docs/format/commitlog.md. Java: CommitLog, MappedFileQueue, DefaultMappedFile. Start reading at Log.Append; for replicas at
+// Log.AppendRaw.
 package commitlog
 
 import (
@@ -57,8 +66,22 @@ var (
 	ErrPoisoned = errors.New("commit log: a write or a sync has failed")
 	// ErrBehind means that too much waits to be written: the disk does not keep up.
 	ErrBehind = errors.New("commit log: the disk does not keep up")
-	// ErrFenced means that this replica may not append.
+	// ErrFenced means that the log does not take such records now; see Mode.
 	ErrFenced = errors.New("commit log: fenced")
+	// ErrGap means that the bytes of a master do not begin where the log ends.
+	ErrGap = errors.New("commit log: not at the end of the log")
+	// ErrRaw means that the bytes of a master are no chain of records.
+	ErrRaw = errors.New("commit log: not a chain of records")
+)
+
+// Mode says whose records a log takes.
+type Mode int8
+
+// The modes. A log is opened with TakesOwn.
+const (
+	TakesOwn     Mode = iota // Append: a master's log, or one without replicas
+	TakesRaw                 // AppendRaw, Truncate and Reset: a replica's log
+	TakesNothing             // neither
 )
 
 // Config says where the log is and how it behaves.
@@ -84,11 +107,10 @@ type Log struct {
 	written  atomic.Int64               // I1: published after the write
 	flushed  atomic.Int64               // I1: moved only after a successful sync
 	syncTook atomic.Int64               // ns
-	opened   int64                      // the end when this process took over: bytes above it were written by us
+	opened   atomic.Int64               // bytes above it were written by this process
 	poison   atomic.Pointer[error]
 	full     atomic.Bool // the disk has no room for the next segment
 	stuck    atomic.Bool // the disk had no room for held
-	zeroed   int64       // the preparer's: it has written zeros up to here
 
 	mu        sync.Mutex // the append lock
 	tail      *segment
@@ -96,12 +118,15 @@ type Log struct {
 	out       batch // appended and not yet written
 	idle      batch // empty, for when out is being written
 	lastStore int64 // store time of the last record; never goes back
-	fence     error
+	mode      Mode
+	refusal   error // for records that mode does not allow
+	cutting   bool  // Truncate or Reset is under way
 	lateRolls int64 // segments that an append had to make itself
 	wanted    int64 // up to where the preparer has been asked to look
 
 	writing sync.Mutex // one Write at a time
 	held    batch      // taken from out and not yet written; see stuck
+	zeroed  int64      // the preparer has written zeros up to here
 
 	flushing  sync.Mutex // one sync at a time
 	making    sync.Mutex // one creation of a segment at a time
@@ -250,10 +275,14 @@ func (l *Log) Poisoned() error {
 	return nil
 }
 
-// Fence refuses appends with err from now on; nil allows them again. When it returns no append is under way.
-func (l *Log) Fence(err error) {
+// SetMode says whose records the log takes from now on; others are refused with refusal, nil for ErrFenced. When it returns no append
+// that the mode does not allow is under way.
+func (l *Log) SetMode(m Mode, refusal error) {
+	if refusal == nil {
+		refusal = ErrFenced
+	}
 	l.mu.Lock()
-	l.fence = err
+	l.mode, l.refusal = m, refusal
 	l.mu.Unlock()
 }
 

@@ -122,38 +122,32 @@ func (l *Log) changeLocked(change func(segs []*segment) []*segment) {
 }
 
 // zeroAhead writes zeros over the window behind the end. The bytes are zero already; writing them turns reserved blocks into
-// written ones, so that a later sync has data to write and no file metadata. Under writing nothing at or above the written offset
-// is in the file, and what is appended meanwhile is written later, over the zeros.
+// written ones, so that a later sync has data to write and no file metadata.
 func (l *Log) zeroAhead() {
-	for {
-		s, at, n := l.zeroNext()
-		if n <= 0 {
-			return
-		}
-		l.writing.Lock()
-		at = max(at, l.written.Load())
-		n = min(n, s.base+l.cfg.SegmentSize-at)
-		var err error
-		if n > 0 {
-			_, err = s.file.WriteAt(zeros[:n], at-s.base)
-		}
-		l.writing.Unlock()
-		if err != nil {
-			return // the write of the records finds out
-		}
-		l.zeroed = max(l.zeroed, at+n)
+	for l.zeroNext() {
 	}
 }
 
-// zeroNext says where zeroing goes on. It is the preparer's alone.
-func (l *Log) zeroNext() (s *segment, at, n int64) {
+// zeroNext writes some zeros and tells whether there is more to do. Under writing nothing at or above the written offset is in the
+// file, and what is appended meanwhile is written later, over the zeros.
+func (l *Log) zeroNext() bool {
+	l.writing.Lock()
+	defer l.writing.Unlock()
 	end := l.Appended()
-	if s = l.segmentOf(end); s == nil {
-		return nil, 0, 0
+	s := l.segmentOf(end)
+	if s == nil {
+		return false
 	}
-	at = max(l.zeroed, end)
-	to := min(end+l.cfg.Window, s.base+l.cfg.SegmentSize)
-	return s, at, min(int64(len(zeros)), to-at)
+	at := max(l.zeroed, end)
+	n := min(int64(len(zeros)), end+l.cfg.Window-at, s.base+l.cfg.SegmentSize-at)
+	if n <= 0 {
+		return false
+	}
+	if _, err := s.file.WriteAt(zeros[:n], at-s.base); err != nil {
+		return false // the write of the records finds out
+	}
+	l.zeroed = at + n
+	return true
 }
 
 var zeros [256 << 10]byte

@@ -27,7 +27,7 @@ func (l *Log) segmentOf(offset int64) *segment {
 
 // Hot tells whether a read at offset takes no disk: the bytes were written by this process not long ago.
 func (l *Log) Hot(offset int64) bool {
-	return offset >= l.opened && offset >= l.End()-l.cfg.HotBytes
+	return offset >= l.opened.Load() && offset >= l.End()-l.cfg.HotBytes
 }
 
 // locate returns the segment that holds the n bytes at offset; they must lie in one segment and below End. A segment that has just

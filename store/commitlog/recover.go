@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
-	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message"
 )
 
@@ -245,45 +245,60 @@ func (l *Log) searchRecord(offset int64) int64 {
 // cut removes later segments and zeroes what lies behind the end, and makes both durable, so that old bytes never come back as
 // records.
 func (l *Log) cut(t torn) error {
-	var later []*segment
+	later := l.takeFrom(t.end + 1)
+	if err := l.erase(later); err != nil {
+		return err
+	}
+	for _, s := range later {
+		if err := s.close(); err != nil {
+			return err
+		}
+	}
+	return t.erase()
+}
+
+// takeFrom takes the segments that begin at or above offset off the list, but never the first.
+func (l *Log) takeFrom(offset int64) (later []*segment) {
 	l.list.Lock()
+	defer l.list.Unlock()
 	l.changeLocked(func(segs []*segment) []*segment {
 		k := len(segs)
-		for k > 1 && segs[k-1].base > t.end {
+		for k > 1 && segs[k-1].base >= offset {
 			k--
 		}
 		later = segs[k:]
 		return segs[:k:k]
 	})
-	l.list.Unlock()
-	for _, s := range later {
-		if err := l.discard(s); err != nil {
+	return later
+}
+
+// erase removes the files of segments, the newest first and each for good, so that a crash leaves no gap between two.
+func (l *Log) erase(segs []*segment) error {
+	for _, s := range slices.Backward(segs) {
+		if err := l.fs.Remove(s.path); err != nil {
 			return err
 		}
-	}
-	if len(later) > 0 {
 		if err := l.fs.SyncDir(l.cfg.Dir); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// erase writes zeros over what lies behind the end, durably. It begins at the far end: if the process dies on the way, what is left
+// is a log and one torn record.
+func (t *torn) erase() error {
 	if t.dirty == t.end {
 		return nil
 	}
-	if err := zero(t.seg.file, t.end-t.seg.base, t.dirty-t.seg.base); err != nil {
-		return err
-	}
-	return t.seg.file.SyncData()
-}
-
-func zero(f vfs.File, from, to int64) error {
-	for from < to {
-		n := min(int64(len(zeros)), to-from)
-		if _, err := f.WriteAt(zeros[:n], from); err != nil {
+	for to := t.dirty; to > t.end; {
+		n := min(int64(len(zeros)), to-t.end)
+		if _, err := t.seg.file.WriteAt(zeros[:n], to-n-t.seg.base); err != nil {
 			return err
 		}
-		from += n
+		to -= n
 	}
-	return nil
+	return t.seg.file.SyncData()
 }
 
 // take makes the log ready for appends at end. What lies above durable may be in the page cache only.
@@ -297,7 +312,8 @@ func (l *Log) take(end, durable int64) error {
 			return err
 		}
 	}
-	l.tail, l.end, l.opened = tail, end, end
+	l.tail, l.end = tail, end
+	l.opened.Store(end)
 	l.written.Store(end)
 	l.flushed.Store(durable)
 	l.wantPrepare()
