@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -215,6 +217,31 @@ func (s *Set) Counters(topic string) (next []*int64) {
 		}
 	}
 	return next
+}
+
+// Recount makes Next of every queue its Max, also of those of deleted topics. No append may be under way.
+func (s *Set) Recount() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, t := range s.topics {
+		t.mu.RLock()
+		for _, q := range t.queues {
+			if q != nil {
+				q.Next = q.Max()
+			}
+		}
+		t.mu.RUnlock()
+	}
+}
+
+// Clear empties every queue as if its topic had been deleted; a later Flush deletes the files.
+func (s *Set) Clear() {
+	s.mu.RLock()
+	names := slices.Collect(maps.Keys(s.topics))
+	s.mu.RUnlock()
+	for _, name := range names {
+		s.Remove(name, 0)
+	}
 }
 
 // Remove empties a topic's queues and forgets them until one is made again (Q4); a later Flush deletes their files. logEnd is the end

@@ -259,6 +259,40 @@ func (d *dirty) write(tx *bolt.Tx) error {
 	return w.finish(&d.meta)
 }
 
+// Clear drops the whole state, in memory and in state.db: nothing was applied to what is left, and records are applied to it from the
+// log offset applied on. Nobody may call Apply meanwhile.
+func (db *DB) Clear(applied int64) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	m := meta{applied: applied}
+	err := db.bolt.Update(func(tx *bolt.Tx) error {
+		for _, bucket := range [][]byte{bucketRows, bucketMeta} {
+			if err := tx.DeleteBucket(bucket); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
+				return err
+			}
+		}
+		w, err := newRowWriter(tx)
+		if err != nil {
+			return err
+		}
+		return w.finish(&m)
+	})
+	if err != nil {
+		return fmt.Errorf("clear state: %w", err)
+	}
+	db.pending, db.spare = nil, newDirty()
+	db.tables.clear(m)
+	return nil
+}
+
+// Remove deletes a state file that is not open, for good.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove state file: %w", err)
+	}
+	return vfs.OS{}.SyncDir(filepath.Dir(path))
+}
+
 // Close closes the file without a commit: what is not committed comes from the log again.
 func (db *DB) Close() error {
 	db.mu.Lock()

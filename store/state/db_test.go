@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"github.com/castor-mq/castor/remoting/body"
 )
 
 func openDB(t testing.TB, path string) (*DB, *Tables, int64) {
@@ -343,4 +345,49 @@ func TestCommitRunsBesideApply(t *testing.T) {
 		closeDB(t, restored)
 	}
 	applier.Wait()
+}
+
+func TestClear(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	db, tables, _, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(end int64, changes ...Change) {
+		t.Helper()
+		if err := tables.Apply(Append(nil, changes...), end, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(100, TopicPut(&body.TopicConfig{TopicName: "A", Perm: 6}), OffsetPut("G", "A", 0, 7))
+	if err := db.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	apply(200, OffsetPut("G", "A", 1, 8), OffsetPut("G", "A", 0, 9)) // not committed
+	if err := db.Clear(50); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(tables.Topics()); n != 0 || tables.Applied() != 50 {
+		t.Fatal(n, tables.Applied())
+	}
+	apply(80, OffsetPut("G", "A", 1, 3))
+	if err := errors.Join(db.Commit(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	db, tables, applied, err := Open(path, Options{})
+	if err != nil || applied != 80 {
+		t.Fatal(applied, err)
+	}
+	if _, ok := tables.Offset("G", "A", 0); ok || len(tables.Topics()) != 0 {
+		t.Fatal("what was cleared came back")
+	}
+	if o, ok := tables.Offset("G", "A", 1); !ok || o != 3 {
+		t.Fatal(o, ok)
+	}
+	if err := errors.Join(db.Close(), Remove(path), Remove(path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
 }

@@ -82,6 +82,15 @@ func (t *table[V]) remove(k key) bool {
 	return ok
 }
 
+func (t *table[V]) clear() {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.Lock()
+		s.rows = nil
+		s.Unlock()
+	}
+}
+
 // entries returns the rows with these names in the order of their keys. An empty name stands for all.
 func (t *table[V]) entries(first, second string) []entry[V] {
 	shards := t.shards[:]
@@ -116,6 +125,7 @@ func (t *table[V]) keys(first, second string) []key {
 
 // rows is what removing needs of a table.
 type rows interface {
+	clear()
 	remove(k key) bool
 	keys(first, second string) []key
 }

@@ -116,6 +116,18 @@ func (t *Tables) Version(v Versioned) body.DataVersion {
 	return t.meta.versions[v]
 }
 
+// clear empties the tables.
+func (t *Tables) clear(m meta) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, rows := range t.byKind {
+		if rows != nil {
+			rows.clear()
+		}
+	}
+	t.meta, t.dirty = m, newDirty()
+}
+
 func (t *Tables) bump(v Versioned, timeMs int64) {
 	if v == unversioned {
 		return
