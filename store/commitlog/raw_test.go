@@ -383,18 +383,22 @@ func TestTruncateDropsWhatIsNotWritten(t *testing.T) {
 	if err = errors.Join(err, l.AppendRaw(0, b), l.Write(), l.AppendRaw(half, rest)); err != nil {
 		t.Fatal(err)
 	}
+	full := 3 // attempts to write the rest; then there is room for zeros
 	fs.Inject(func(op vfs.Op, _ string, _, _ int64) error {
-		if op == vfs.OpWriteAt {
-			return &vfs.ShortWrite{N: 700, Err: vfs.ErrNoSpace}
+		if op != vfs.OpWriteAt || full == 0 {
+			return nil
 		}
-		return nil
+		full--
+		return &vfs.ShortWrite{N: 700, Err: vfs.ErrNoSpace}
 	})
 	if err := l.Write(); !errors.Is(err, ErrFull) {
 		t.Fatal(err)
 	}
-	fs.Inject(nil)
-	if err := l.Truncate(half); err != nil {
-		t.Fatal(err)
+	if err := l.Truncate(l.Appended()); !errors.Is(err, ErrRange) {
+		t.Fatal("cut above what is written:", err)
+	}
+	if err := l.Truncate(half); err != nil || full > 0 {
+		t.Fatal(full, err)
 	}
 	if l.Full() || l.End() != half || l.Appended() != half {
 		t.Fatal(l.Full(), l.End(), l.Appended())

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"go.uber.org/zap"
@@ -275,7 +276,7 @@ func (l *Log) takeFrom(offset int64) (later []*segment) {
 // erase removes the files of segments, the newest first and each for good, so that a crash leaves no gap between two.
 func (l *Log) erase(segs []*segment) error {
 	for _, s := range slices.Backward(segs) {
-		if err := l.fs.Remove(s.path); err != nil {
+		if err := l.fs.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if err := l.fs.SyncDir(l.cfg.Dir); err != nil {

@@ -8,8 +8,8 @@ import (
 
 // Truncate cuts off what lies at or above to, a record boundary in the log of a replica (TakesRaw or TakesNothing). It is durable when
 // it returns: old bytes never come back as records, least of all behind new ones. A crash on the way leaves a log that ends at to or
-// behind it, provided that Recovery.Synced is not above to any more. It must not run together with Reset. After an error of the disk the
-// log is poisoned.
+// behind it, provided that Recovery.Synced is not above to any more. What has been appended and is not written is dropped, so to must
+// not be above End. After an error of the disk the log is poisoned.
 func (l *Log) Truncate(to int64) error {
 	if err := l.checkBoundary(to); err != nil {
 		return err
@@ -17,8 +17,8 @@ func (l *Log) Truncate(to int64) error {
 	var t torn
 	var later []*segment
 	return l.shrink(func() error {
-		if to < l.Min() || to > l.end {
-			return fmt.Errorf("%w: a log of [%d, %d) cannot be cut at %d", ErrRange, l.Min(), l.end, to)
+		if written := l.written.Load(); to < l.Min() || to > written {
+			return fmt.Errorf("%w: a log that is written from %d to %d cannot be cut at %d", ErrRange, l.Min(), written, to)
 		}
 		dirty := l.end
 		later = l.takeFrom(to)
@@ -28,7 +28,7 @@ func (l *Log) Truncate(to int64) error {
 		l.zeroed = min(l.zeroed, l.tail.base+l.cfg.SegmentSize)
 		l.opened.Store(min(l.opened.Load(), to))
 		l.flushed.Store(min(l.flushed.Load(), to)) // I1
-		l.written.Store(min(l.written.Load(), to))
+		l.written.Store(to)
 		l.end = to
 		return nil
 	}, func() error {
@@ -41,7 +41,7 @@ func (l *Log) Truncate(to int64) error {
 	})
 }
 
-// checkBoundary tells if the bytes at an offset that is written are no start of a record.
+// checkBoundary writes what it can, and tells if the bytes at an offset are no start of a record.
 func (l *Log) checkBoundary(at int64) error {
 	_ = l.Write()
 	if at >= l.End() || at%l.cfg.SegmentSize == 0 {
@@ -57,8 +57,7 @@ func (l *Log) checkBoundary(at int64) error {
 }
 
 // Reset drops the whole log of a replica (TakesRaw or TakesNothing) and starts an empty one at base, a multiple of the segment size. A crash on the way
-// leaves a beginning of the old log, nothing, or the new one. It must not run together with Truncate or Recover. After an error of the disk
-// the log is poisoned.
+// leaves a beginning of the old log, nothing, or the new one. After an error of the disk the log is poisoned.
 func (l *Log) Reset(base int64) error {
 	if base < 0 || base%l.cfg.SegmentSize != 0 {
 		return fmt.Errorf("%w: no segment begins at %d", ErrRange, base)
