@@ -91,7 +91,7 @@ func (op *sendOp) Done(err error) {
 	case errors.Is(err, store.ErrReplicaTimeout):
 		rc = code.FlushSlaveTimeout
 	case err != nil:
-		rc, remark = code.ServiceNotAvailable, "the broker is stopping; whether the message was stored is unknown"
+		rc, remark = code.ServiceNotAvailable, err.Error()+"; whether the message was stored is unknown"
 	}
 	if rc != code.ServiceNotAvailable {
 		op.b.stats.stored(op.drafts, op.kind, op.entries[0].StoreTimestamp)

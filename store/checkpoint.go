@@ -23,6 +23,8 @@ type checkpoint struct {
 	storeTime int64 // of the last record, in ms
 	clean     bool  // everything was flushed and closed
 	importing bool  // a Java store is being taken over
+	grouped   bool  // written by a member of a group: what is above soft need not be confirmed
+	wiping    bool  // everything is being dropped: see Store.Reset
 	boot      string
 }
 
@@ -34,6 +36,8 @@ const (
 	checkpointFixed = 4 + 5*8 + 1 + 1
 	flagClean       = 1
 	flagImporting   = 2
+	flagGrouped     = 4
+	flagWiping      = 8
 )
 
 var errNoCheckpoint = errors.New("no checkpoint")
@@ -46,11 +50,10 @@ func (c *checkpoint) encode() []byte {
 		b = be.AppendUint64(b, v)
 	}
 	flags := byte(0)
-	if c.clean {
-		flags |= flagClean
-	}
-	if c.importing {
-		flags |= flagImporting
+	for flag, set := range map[byte]bool{flagClean: c.clean, flagImporting: c.importing, flagGrouped: c.grouped, flagWiping: c.wiping} {
+		if set {
+			flags |= flag
+		}
 	}
 	b = append(b, flags, byte(len(c.boot)))
 	b = append(b, c.boot...)
@@ -70,7 +73,7 @@ func (c *checkpoint) decode(b []byte) bool {
 	field := func(i int) int64 { return int64(be.Uint64(b[4+8*i:])) }
 	flags := b[checkpointFixed-2]
 	*c = checkpoint{seq: uint64(field(0)), soft: field(1), hard: field(2), durable: field(3), storeTime: field(4),
-		clean: flags&flagClean != 0, importing: flags&flagImporting != 0, boot: string(b[checkpointFixed:n])}
+		clean: flags&flagClean != 0, importing: flags&flagImporting != 0, grouped: flags&flagGrouped != 0, wiping: flags&flagWiping != 0, boot: string(b[checkpointFixed:n])}
 	return true
 }
 

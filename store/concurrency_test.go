@@ -119,7 +119,7 @@ func TestWaitersKeepTheOrderOfTheLog(t *testing.T) {
 	var q waiters
 	var got []int64
 	for _, end := range []int64{10, 30, 20, 40, 5, 50} {
-		q.add(waiting{end: end, w: funcWaiter(func(error) { got = append(got, end) })})
+		q.add(waiting{end: end, w: funcWaiter(func(error) { got = append(got, end) })}, 0)
 	}
 	for _, to := range []int64{4, 20, 45, 45, 60} {
 		q.release(to)
@@ -127,8 +127,8 @@ func TestWaitersKeepTheOrderOfTheLog(t *testing.T) {
 	if fmt.Sprint(got) != "[5 10 20 30 40 50]" || q.count.Load() != 0 {
 		t.Fatal(got)
 	}
-	q.close(ErrClosed)
-	if q.add(waiting{}) {
+	q.dismiss(ErrClosed)
+	if q.add(waiting{}, 0) {
 		t.Fatal("a waiter was let in after the end")
 	}
 }

@@ -64,12 +64,8 @@ func (s *Store) dispatch(at int64, v *message.View) error {
 	if topic := v.Topic(); string(topic) == state.Topic {
 		return s.applyState(at, v)
 	}
-	switch v.SysFlag() & message.FlagTransactionMask {
-	case message.FlagPrepared, message.FlagRollback:
-		return nil
-	}
-	t := s.topicEntry(v.Topic())
-	if at < t.deleted {
+	t := s.queued(at, v)
+	if t == nil {
 		return nil
 	}
 	props := keyProps(v.Properties())
@@ -89,6 +85,18 @@ func (s *Store) dispatch(at int64, v *message.View) error {
 		if props.tags != nil {
 			s.Index.Put(t.tags, props.tags, at, stored)
 		}
+	}
+	return nil
+}
+
+// queued returns the topic of a message that belongs into a queue, nil if it does not.
+func (s *Store) queued(at int64, v *message.View) *topicEntry {
+	switch v.SysFlag() & message.FlagTransactionMask {
+	case message.FlagPrepared, message.FlagRollback:
+		return nil
+	}
+	if t := s.topicEntry(v.Topic()); at >= t.deleted {
+		return t
 	}
 	return nil
 }
@@ -221,14 +229,12 @@ func parseLevel(b []byte) int {
 func (s *Store) applyState(at int64, v *message.View) error {
 	end := at + int64(v.Size())
 	if err := state.Each(v.Body(), func(c state.Change) error {
-		switch c.Kind {
-		case state.KindTopicDelete:
-			s.forgetTopic(c.Topic)
-			if at >= s.dispatcher.queuesFrom {
-				s.Queues.Remove(c.Topic, end)
-			}
-		case state.KindDeletedBefore:
-			s.forgetTopic(c.Topic)
+		if c.Kind != state.KindTopicDelete && c.Kind != state.KindDeletedBefore {
+			return nil
+		}
+		s.forgetTopic(c.Topic)
+		if at >= s.dispatcher.queuesFrom {
+			s.Queues.Remove(c.Topic, end)
 		}
 		return nil
 	}); err != nil {

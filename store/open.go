@@ -18,7 +18,7 @@ import (
 	"github.com/castor-mq/castor/store/state"
 )
 
-// Open takes the directory, recovers what is in it, and returns a store that can be read and appended to. A store written by the
+// Open takes the directory, recovers what is in it, and returns a store that can be read and appended to, or with Replicated a replica. A store written by the
 // Java broker is taken over: its log as it is, its config/*.json as the first state; queues and index are built anew.
 func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Store, error) {
 	if cfg.MaxWaiters == 0 {
@@ -28,8 +28,8 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Store, er
 	if s.cfg.StateFile == "" {
 		s.cfg.StateFile = s.Dir("state.db")
 	}
-	s.live.Store(&live{cfg.SyncFlush, cfg.FlushInterval, cfg.SyncTimeout, cfg.Retention})
-	s.confirm = s.alone
+	s.setLive(cfg)
+	s.gate, s.master = s.alone, true
 	s.waiters.limit = int64(cfg.MaxWaiters)
 	s.dispatcher.topics, s.dispatcher.each = map[string]*topicEntry{}, s.dispatch
 	for _, dir := range []string{cfg.Root, cfg.CommitLogDir} {
@@ -88,6 +88,11 @@ func (s *Store) recover() error {
 		return err
 	}
 	s.checkpoint = cp
+	if cp.wiping {
+		if err := s.finishWipe(); err != nil {
+			return err
+		}
+	}
 	if err := s.openParts(); err != nil {
 		return err
 	}
@@ -112,7 +117,7 @@ func (s *Store) recover() error {
 			return err
 		}
 	}
-	read, err := s.rebuild(plan, java, end)
+	read, err := s.rebuild(plan, java, s.confirmedBefore(cp, java != nil, end))
 	if err != nil {
 		return err
 	}
@@ -120,6 +125,9 @@ func (s *Store) recover() error {
 		if err := s.takeOver(java); err != nil {
 			return err
 		}
+	}
+	if err := s.join(); err != nil {
+		return err
 	}
 	s.log.Info("store open", zap.String("root", s.cfg.Root), zap.Int64("logMin", s.Log.Min()), zap.Int64("logEnd", s.Log.End()),
 		zap.Int64("bytesRead", read), zap.Duration("took", s.clk.Now().Sub(start)))
@@ -213,7 +221,7 @@ const (
 	rebuildSave = 10 * time.Second
 )
 
-// rebuild drops what the projections hold beyond the plan, and dispatches the log from there to its end. It returns how much of the
+// rebuild drops what the projections hold beyond the plan, and dispatches the log from there to end. It returns how much of the
 // log that was.
 func (s *Store) rebuild(plan recoveryPlan, java *javaImport, end int64) (read int64, err error) {
 	d := &s.dispatcher
@@ -242,9 +250,7 @@ func (s *Store) rebuild(plan recoveryPlan, java *javaImport, end int64) (read in
 	if err := s.Queues.CorrectMin(s.Log.Min()); err != nil {
 		return 0, err
 	}
-	for _, q := range s.Queues.All() {
-		q.Next = q.Max()
-	}
+	s.Queues.Recount()
 	return end - from, nil
 }
 

@@ -118,9 +118,9 @@ func (s *Store) markClean() error {
 }
 
 // writeJavaCheckpoint writes the file that a Java broker starts from (StoreCheckpoint): the time of the last record as the
-// time up to which log, queues and index are flushed, and the log's end.
+// time up to which log, queues and index are flushed, and the end of what the queues hold.
 func (s *Store) writeJavaCheckpoint() error {
-	last, end := s.Log.LastStoreTime(), s.Log.End()
+	last, end := s.Log.LastStoreTime(), s.Dispatched()
 	b := make([]byte, 4096)
 	for i, v := range []int64{last, last, last, 0, end, end} {
 		binary.BigEndian.PutUint64(b[8*i:], uint64(v))

@@ -15,16 +15,26 @@
 // So what has been acknowledged can be read, queried and counted at once. It touches memory only; housekeeping writes the
 // projections to their files.
 //
+// # Replicas
+//
+// A store of a group (Config.Replicated) opens as a replica: it takes a master's bytes (commitlog.AppendRaw), and what it does not know
+// to be confirmed stays in the log, undispatched, until the gate lets it pass. Promote makes it the master, Demote a replica again,
+// Truncate takes back what was never confirmed, Reset drops everything. All that is in replica.go.
+//
 // # Invariants
 //
 //	S1 dispatched <= confirm <= written; no reader and no projection sees a byte at or above the confirm offset.
-//	S2 the confirm offset never goes back while the store is open.
+//	S2 the confirm offset never goes back while the store is open, but for a Reset.
 //	S3 a waiter is told exactly once.
 //	S4 a segment of the log is deleted only when queues and state have what is in it, durably.
 //
 // # Goroutines
 //
 // Run starts: prepare and flush (commitlog), housekeeping (writes projections and checkpoints), retention, deadlines.
+//
+// # Locks
+//
+// Order: role, saving, advancing, those of the commit log. waiters.mu is taken last.
 //
 // Java: DefaultMessageStore, ReputMessageService, StoreCheckpoint. Start reading at Store.Append, then Store.Advance.
 package store
@@ -33,6 +43,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -60,6 +71,11 @@ var (
 	ErrClosed = errors.New("store: closed")
 	// ErrBusy means that too many records wait for confirmation.
 	ErrBusy = errors.New("store: too many records wait for confirmation")
+	// ErrNotMaster means that this replica takes no records of its own. Who waits is told so when the store stops being the master:
+	// whether the record survives is unknown.
+	ErrNotMaster = errors.New("store: not the master")
+	// ErrConfirmed means that what was to be cut off is confirmed.
+	ErrConfirmed = errors.New("store: confirmed records are not cut off")
 	// ErrDiskFull means that the disk is fuller than diskSpaceWarningLevelRatio.
 	ErrDiskFull = errors.New("store: disk full")
 )
@@ -79,9 +95,13 @@ type Config struct {
 	SyncFlush     bool
 	FlushInterval time.Duration // of ASYNC_FLUSH
 	SyncTimeout   time.Duration // syncFlushTimeout
-	DelayLevels   []time.Duration
-	HotBytes      int64
-	MaxWaiters    int
+
+	Replicated     bool          // a member of a group
+	ReplicaTimeout time.Duration // slaveTimeout; replaces SyncTimeout in a group
+
+	DelayLevels []time.Duration
+	HotBytes    int64
+	MaxWaiters  int
 
 	Retention Retention
 }
@@ -109,12 +129,17 @@ type Store struct {
 
 	live     atomic.Pointer[live]
 	arrivals Arrivals
-	confirm  func(written, flushed int64) int64
+	gate     func(written, flushed int64) int64
+	onWrite  func() // may be nil
+
+	role   sync.Mutex // one change of the role, or of what a replica holds, at a time
+	master bool       // under role
 
 	confirmed  atomic.Int64 // S2
 	dispatched atomic.Int64 // S1; moved by the dispatcher
 	advancing  sync.Mutex   // held by who dispatches: see Advance
 	oneClient  bool         // what BatchEnd has said last; under advancing
+	announced  int64        // end of the log when onWrite was called last; under advancing
 	wanted     atomic.Int64 // counts the calls of Advance
 	broken     atomic.Pointer[error]
 	diskFull   atomic.Bool
@@ -140,14 +165,22 @@ type Stats struct {
 type live struct {
 	syncFlush     bool
 	flushInterval time.Duration
-	syncTimeout   time.Duration
+	timeout       time.Duration // of waiters
 	retention     Retention
 }
 
-// Reconfigure takes SyncFlush, FlushInterval, SyncTimeout and Retention of c, except for Retention.Interval; everything else stays
+func (s *Store) setLive(c Config) {
+	timeout := c.SyncTimeout
+	if s.cfg.Replicated {
+		timeout = c.ReplicaTimeout
+	}
+	s.live.Store(&live{c.SyncFlush, c.FlushInterval, timeout, c.Retention})
+}
+
+// Reconfigure takes SyncFlush, FlushInterval, SyncTimeout, ReplicaTimeout and Retention of c, except for Retention.Interval; everything else stays
 // as it was when the store was opened. What was confirmed stays so.
 func (s *Store) Reconfigure(c Config) {
-	s.live.Store(&live{c.SyncFlush, c.FlushInterval, c.SyncTimeout, c.Retention})
+	s.setLive(c)
 	s.Advance() // who waited for a flush need not any more
 }
 
@@ -165,7 +198,7 @@ func (s *Store) Dir(elem ...string) string {
 	return filepath.Join(append([]string{s.cfg.Root}, elem...)...)
 }
 
-// alone is the confirm offset of a store without replicas.
+// alone is the confirm offset of a store without replicas, and what a group's master has made as durable as it has to.
 func (s *Store) alone(written, flushed int64) int64 {
 	if s.live.Load().syncFlush {
 		return flushed
@@ -210,6 +243,7 @@ func (s *Store) append(entries []commitlog.Entry, w Waiter) error {
 	if w != nil && s.waiters.count.Load() >= s.waiters.limit {
 		return ErrBusy
 	}
+	term := s.waiters.term.Load() // before the append: see waiters.add
 	end, err := s.Log.Append(entries)
 	if err != nil {
 		s.stats.PutFailed.Add(1)
@@ -217,8 +251,8 @@ func (s *Store) append(entries []commitlog.Entry, w Waiter) error {
 	}
 	s.stats.Put.Add(int64(len(entries)))
 	s.stats.PutBytes.Add(end - entries[0].Phy)
-	if w != nil && !s.waiters.add(waiting{end: end, deadline: s.deadline(), w: w}) {
-		s.exclusive(func() { w.Done(ErrClosed) }) // the store was closed since the append
+	if w != nil && !s.waiters.add(waiting{end: end, deadline: s.deadline(), w: w}, term) {
+		s.exclusive(func() { w.Done(s.waiters.why) }) // all were sent away since the append
 	}
 	return nil
 }
@@ -231,7 +265,7 @@ const deadlineTick = 100 * time.Millisecond
 
 // deadline is when whoever comes now has waited too long. It may be late by two ticks: the clock is read once a tick.
 func (s *Store) deadline() int64 {
-	return s.ticked.Load() + (deadlineTick + s.live.Load().syncTimeout).Milliseconds()
+	return s.ticked.Load() + (deadlineTick + s.live.Load().timeout).Milliseconds()
 }
 
 // Propose appends changes of the state as one record. w is told when they are confirmed and applied.
@@ -260,7 +294,7 @@ func (s *Store) ProposeBody(body []byte, w Waiter) error {
 // restarts finds the queues that start over behind a record, since it deletes their topic.
 func (s *Store) restarts(body []byte) (next []*int64, err error) {
 	err = state.Each(body, func(c state.Change) error {
-		if c.Kind == state.KindTopicDelete {
+		if c.Kind == state.KindTopicDelete || c.Kind == state.KindDeletedBefore {
 			next = append(next, s.Queues.Counters(c.Topic)...)
 		}
 		return nil
@@ -313,10 +347,15 @@ func (s *Store) sync() {
 
 func (s *Store) advanceOnce() {
 	_ = s.Log.Write() // a failure poisons the log, which Append and Writeable report
+	if end := s.Log.End(); s.onWrite != nil && end != s.announced {
+		s.announced = end
+		s.onWrite()
+	}
 	if s.live.Load().syncFlush && s.Log.Flushed() < s.Log.End() {
 		s.sync()
 	}
-	if to := s.confirm(s.Log.End(), s.Log.Flushed()); to > s.dispatched.Load() && s.broken.Load() == nil {
+	written := s.Log.End()
+	if to := min(written, s.gate(written, s.Log.Flushed())); to > s.dispatched.Load() && s.broken.Load() == nil { // S1, S2
 		s.confirmed.Store(to)
 		if err := s.dispatchTo(to); err != nil {
 			s.fail(err)
@@ -371,7 +410,7 @@ func (s *Store) deadlines(ctx context.Context) error {
 		now := s.uptime()
 		s.ticked.Store(now)
 		if s.waiters.due(now) {
-			s.exclusive(func() { s.waiters.expire(now, ErrFlushTimeout) })
+			s.exclusive(func() { s.expire(now) })
 		}
 		select {
 		case <-ctx.Done():
@@ -381,6 +420,14 @@ func (s *Store) deadlines(ctx context.Context) error {
 	}
 }
 
+// expire tells those whose deadline has passed what they still wait for.
+func (s *Store) expire(now int64) {
+	if s.cfg.Replicated {
+		s.waiters.expire(now, s.alone(s.Log.End(), s.Log.Flushed()), ErrReplicaTimeout)
+	}
+	s.waiters.expire(now, math.MaxInt64, ErrFlushTimeout)
+}
+
 // Close flushes everything, writes the checkpoint that makes the next start short, and frees the directory. Run must have
 // returned. What still waits is told ErrClosed.
 func (s *Store) Close() error {
@@ -388,7 +435,7 @@ func (s *Store) Close() error {
 	err := s.Log.Flush()
 	s.exclusive(func() {
 		s.advanceOnce()
-		s.waiters.close(ErrClosed)
+		s.waiters.dismiss(ErrClosed)
 	})
 	if broken := s.broken.Load(); broken != nil {
 		err = errors.Join(err, *broken)

@@ -20,22 +20,24 @@ type waiting struct {
 type waiters struct {
 	limit int64
 	count atomic.Int64
-	done  []Waiter // scratch of the releaser
+	done  []Waiter     // scratch of the releaser
+	term  atomic.Int64 // counts dismissals; changed under mu
+	why   error        // of the last; who tells others reads it
 
-	mu     sync.Mutex
-	ring   []waiting
-	head   int
-	closed bool
+	mu   sync.Mutex
+	ring []waiting
+	head int
 }
 
 func (q *waiters) at(i int) *waiting { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
 
-// add queues w; false means that the queue is closed. Appends come in here nearly in the order in which they took their place in
-// the log. The limit is the appender's to look at, before it appends.
-func (q *waiters) add(w waiting) bool {
+// add queues w, whose record was appended when term was read or later; false means that everybody has been dismissed since, so that
+// another record may come to lie there. Appends come in here nearly in the order in which they took their place in the log. The limit is
+// the appender's to look at, before it appends.
+func (q *waiters) add(w waiting, term int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed {
+	if q.term.Load() != term {
 		return false
 	}
 	n := int(q.count.Load())
@@ -72,15 +74,16 @@ func (q *waiters) due(now int64) bool {
 	return q.count.Load() > 0 && q.at(0).deadline <= now
 }
 
-// expire completes everybody whose deadline has passed with err.
-func (q *waiters) expire(now int64, err error) {
-	q.complete(err, func(w *waiting) bool { return w.deadline <= now })
+// expire completes those up to a log offset whose deadline has passed with err.
+func (q *waiters) expire(now, to int64, err error) {
+	q.complete(err, func(w *waiting) bool { return w.deadline <= now && w.end <= to })
 }
 
-// close completes everybody with err, and lets nobody in any more.
-func (q *waiters) close(err error) {
+// dismiss completes everybody with err, also those who have appended and are not queued yet.
+func (q *waiters) dismiss(err error) {
 	q.mu.Lock()
-	q.closed = true
+	q.why = err
+	q.term.Add(1)
 	q.mu.Unlock()
 	q.complete(err, func(*waiting) bool { return true })
 }
