@@ -29,9 +29,10 @@ const (
 	// probePeriod is the time between two looks whether a broker whose connection has ended still listens.
 	probePeriod = time.Second
 	// tickPeriod is how often the table is asked to look at the time. A tick that comes later than standstill finds that the
-	// process was stopped, and that what was sent meanwhile is still unread.
+	// process was stopped, and that what was sent meanwhile is still unread. A broker's timeout has to be longer than standstill
+	// and the time between two of its heartbeats together.
 	tickPeriod = 200 * time.Millisecond
-	standstill = 5 * tickPeriod
+	standstill = 2 * tickPeriod
 	// forgetAfter is when a broker that is dead is dropped from the table.
 	forgetAfter = time.Hour
 	// outlookPeriod is how long another controller must see more than this one before it is the better leader.

@@ -94,6 +94,30 @@ func TestTimeoutsAreBounded(t *testing.T) {
 	b.want(2, "dead")
 }
 
+// TestShortTimeouts: with heartbeats every 200 ms and a timeout of 800 ms no stop of the controller's own process kills a
+// broker, whether it is taken for a standstill or not.
+func TestShortTimeouts(t *testing.T) {
+	const period, timeout = 200 * time.Millisecond, 800 * time.Millisecond
+	for pause := tickPeriod; pause < 3*time.Second; pause += 50 * time.Millisecond {
+		b := newBench(t)
+		b.Step(&Heartbeat{Broker: broker(1), Vitals: &Vitals{}, Timeout: timeout}, b.now)
+		b.now = b.now.Add(period)
+		b.Step(&Tick{}, b.now)
+		b.now = b.now.Add(pause) // the heartbeats that have come meanwhile are read after the tick
+		b.Step(&Tick{}, b.now)
+		if !b.Alive(broker(1), b.now) {
+			t.Errorf("dead after a stop of %v", pause)
+		}
+	}
+	b := newBench(t)
+	b.pass(reportTTL) // else others are asked first
+	b.Step(&Heartbeat{Broker: broker(1), Vitals: &Vitals{}, Timeout: timeout}, b.now)
+	b.pass(timeout - tickPeriod)
+	b.want(1, "alive")
+	b.pass(tickPeriod)
+	b.want(1, "dead")
+}
+
 // TestLinkOfEarlierConnection: the late end of a connection that the broker has left proves nothing (rocketmq 11045).
 func TestLinkOfEarlierConnection(t *testing.T) {
 	b := newBench(t)

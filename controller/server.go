@@ -22,9 +22,12 @@ import (
 const (
 	// handOffTime bounds how long a leader that is stopped waits for its successor.
 	handOffTime = 2 * time.Second
-	// probeTimeout bounds one knock at a broker's address, maxProbes how many go on at the same time.
+	// probeTimeout bounds one probe of a broker's address, maxProbes how many go on at the same time.
 	probeTimeout = time.Second
 	maxProbes    = 32
+	// A probe is at most maxKnocks connections. Of one that is taken the end is awaited for knockWait.
+	maxKnocks = 8
+	knockWait = 200 * time.Millisecond
 	// maxAdmin is how many requests about the configuration may wait.
 	maxAdmin = 64
 )
@@ -226,14 +229,42 @@ func (s *Server) probe(b Broker) {
 	}
 	s.work.Go("probe", func(ctx context.Context) error {
 		defer func() { <-s.probes }()
-		d := net.Dialer{Timeout: probeTimeout}
-		conn, err := d.DialContext(ctx, "tcp", addr)
-		if err == nil {
-			_ = conn.Close()
-		}
-		s.observe(&Probed{b, errors.Is(err, syscall.ECONNREFUSED)})
+		s.observe(&Probed{b, nobodyAt(ctx, addr)})
 		return nil
 	})
+}
+
+// nobodyAt tells whether addr refuses connections. A process that is killed loses its connections first and its listener some
+// hundred microseconds later, because Linux closes the youngest file first: what is taken and soon cut off is knocked at again.
+func nobodyAt(ctx context.Context, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	var d net.Dialer
+	for range maxKnocks {
+		conn, err := d.DialContext(ctx, "tcp", addr)
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return true
+		case errors.Is(err, syscall.ECONNRESET):
+			continue
+		case err != nil || !cutOff(ctx, conn):
+			return false
+		}
+	}
+	return false
+}
+
+// cutOff closes a connection and tells whether the peer has done so before, within knockWait.
+func cutOff(ctx context.Context, conn net.Conn) bool {
+	ctx, cancel := context.WithTimeout(ctx, knockWait)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	n, _ := conn.Read(make([]byte, 1))
+	if !stop() {
+		return false
+	}
+	_ = conn.Close()
+	return n == 0
 }
 
 // oversee looks at the table of heartbeats whenever it has changed, and every tickPeriod: a leader holds the elections that are
