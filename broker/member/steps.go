@@ -1,0 +1,201 @@
+package member
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/internal/fastjson"
+	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/remoting/body"
+	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
+)
+
+// run takes the steps that the machine names.
+func (m *Member) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		was := m.machine.step
+		a := m.take(ctx, was)
+		p := m.machine.next(a, m.clk.Now())
+		m.report(ctx, was, a, p)
+		switch p {
+		case retry:
+			m.rest(ctx, m.jitter(retryPause), nil)
+		case period:
+			m.rest(ctx, m.jitter(m.cfg.AskPeriod), m.wake)
+		}
+		if m.unknown.Swap(false) || m.registered.Load() && m.promised.Load() != m.cfg.MinInSync() {
+			m.machine.again()
+		}
+	}
+	return nil
+}
+
+// report logs what an operator may have to act on: the first failure, not those that follow before everything is well again.
+func (m *Member) report(ctx context.Context, was step, a answer, p pause) {
+	ok := a.err == nil && (a.code == code.Success || a.code == code.ControllerMasterStillExist)
+	failed := !ok && p != none
+	switch id := zap.Int64("id", m.ID()); {
+	case ctx.Err() != nil:
+	case ok && was == reclaimID:
+		m.log.Warn("the controllers did not know this broker any more; it has kept its id", id)
+	case !failed || m.troubled:
+	case was == reclaimID && a.err == nil:
+		m.log.Error("the controllers do not know this broker any more and refuse to give it its id again. Start the replicas with smaller ids, "+
+			"or remove the file to get a new id", id, zap.String("file", m.files.path), zap.Stringer("code", a.code))
+	default:
+		m.log.Warn("the controllers did not do what they were asked for; it is tried again", zap.Stringer("step", was), id,
+			zap.Stringer("code", a.code), zap.Error(a.err))
+	}
+	if failed || was == ask && p == period {
+		m.troubled = failed
+	}
+}
+
+// take carries out a step.
+func (m *Member) take(ctx context.Context, s step) answer {
+	switch s {
+	case askID:
+		return m.askID(ctx)
+	case applyID:
+		return m.applyID(ctx)
+	case reclaimID:
+		return m.apply(ctx, m.newIdentity(m.ID())) // if the answer is lost, the registration shows what it was
+	case register:
+		return m.register(ctx)
+	case greet:
+		_, a := m.request(ctx, code.BrokerHeartbeat, m.heartbeat())
+		return a
+	case ask:
+		return m.askRole(ctx)
+	default:
+		_, a := m.request(ctx, code.ControllerElectMaster, &header.ElectMasterRequest{ClusterName: m.cfg.Cluster, BrokerName: m.cfg.Name,
+			BrokerID: m.ID(), InvokeTime: m.clk.NowMs()})
+		return a
+	}
+}
+
+// request asks the leader.
+func (m *Member) request(ctx context.Context, rc code.Request, h header.Appender) (*remoting.Reply, answer) {
+	r, err := m.quorum.call(ctx, rc, h, nil)
+	if err != nil {
+		return nil, answer{err: err}
+	}
+	if r.Err() != nil {
+		m.log.Debug("refused by the controllers", zap.Stringer("request", rc), zap.Error(r.Err()))
+	}
+	return r, answer{code: code.Response(r.Code)}
+}
+
+func (m *Member) askID(ctx context.Context) answer {
+	r, a := m.request(ctx, code.ControllerGetNextBrokerID, &header.GetNextBrokerIdRequest{ClusterName: m.cfg.Cluster, BrokerName: m.cfg.Name})
+	if a.err != nil || a.code != code.Success {
+		return a
+	}
+	var h header.GetNextBrokerIdResponse
+	if a.err = r.Decode(&h); a.err == nil && h.NextBrokerID < 1 {
+		a.err = fmt.Errorf("%d is no broker id", h.NextBrokerID)
+	}
+	if a.err == nil {
+		m.applied = m.newIdentity(h.NextBrokerID)
+		a.err = m.files.apply(m.applied)
+	}
+	return a
+}
+
+// newIdentity is an identity with a check code of its own.
+func (m *Member) newIdentity(id int64) identity {
+	return identity{m.cfg.Cluster, m.cfg.Name, id, fmt.Sprintf("%s;%d", m.cfg.Addr, m.clk.NowMs())}
+}
+
+func (m *Member) apply(ctx context.Context, i identity) answer {
+	_, a := m.request(ctx, code.ControllerApplyBrokerID, &header.ApplyBrokerIdRequest{ClusterName: i.cluster, BrokerName: i.name,
+		AppliedBrokerID: i.id, RegisterCheckCode: i.checkCode})
+	return a
+}
+
+func (m *Member) applyID(ctx context.Context) answer {
+	a := m.apply(ctx, m.applied)
+	switch {
+	case a.err != nil:
+	case a.code == code.ControllerBrokerIDInvalid:
+		a.err = m.files.withdraw()
+	case a.code == code.Success:
+		if a.err = m.files.settle(m.applied); a.err == nil {
+			m.id.Store(m.applied.id)
+			m.log.Info("broker id assigned", zap.Int64("id", m.applied.id), zap.String("file", m.files.path))
+		}
+	}
+	return a
+}
+
+// registration is CONTROLLER_REGISTER_BROKER with the ext fields of our own brokers; see package controller.
+type registration struct {
+	header.RegisterBrokerToControllerRequest
+	minInSync int32
+}
+
+// AppendFields implements header.Appender.
+func (h *registration) AppendFields(w *header.Writer) {
+	h.RegisterBrokerToControllerRequest.AppendFields(w)
+	w.Bool("inheritsSyncStateSet", true)
+	if h.minInSync > 0 {
+		w.Int("minInSyncReplicas", int64(h.minInSync))
+	}
+}
+
+func (m *Member) register(ctx context.Context) answer {
+	least := m.cfg.MinInSync()
+	m.promised.Store(max(least, m.promised.Load())) // the answer may be lost
+	_, a := m.request(ctx, code.ControllerRegisterBroker, &registration{header.RegisterBrokerToControllerRequest{ClusterName: m.cfg.Cluster,
+		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least})
+	if a.err == nil && a.code == code.Success {
+		m.promised.Store(least)
+		m.registered.Store(true)
+	}
+	return a
+}
+
+func (m *Member) askRole(ctx context.Context) answer {
+	role, err := m.present(ctx)
+	if err == nil {
+		return answer{masterless: role.Master == 0, hasLog: m.replica.Vitals().Epoch >= 0}
+	}
+	if c := codeOf(err); c != code.SystemError {
+		return answer{code: c}
+	}
+	return answer{err: err}
+}
+
+// present asks for the present role and takes note of it.
+func (m *Member) present(ctx context.Context) (Role, error) {
+	before := m.known()
+	r, err := m.quorum.call(ctx, code.ControllerGetReplicaInfo, &header.GetReplicaInfoRequest{BrokerName: m.cfg.Name}, nil)
+	if err != nil {
+		return Role{}, err
+	}
+	var h header.GetReplicaInfoResponse
+	var set body.SyncStateSet
+	if err = r.Err(); err == nil {
+		err = r.Decode(&h)
+	}
+	if err == nil && len(r.Body) > 0 {
+		err = fastjson.Unmarshal(r.Body, &set)
+	}
+	if err != nil {
+		return Role{}, err
+	}
+	role, err := newRole(h.MasterEpoch.Or(0), set.SyncStateSetEpoch, h.MasterBrokerID.Or(0), h.MasterAddress, set.SyncStateSet)
+	if err != nil {
+		return Role{}, err
+	}
+	if role.contradicts(before) && role.Master != 0 && !m.odd.Swap(true) {
+		m.log.Error("the controllers name a master that cannot follow on the one known here, so they have lost data, and this broker stays as it is: "+
+			"have mqadmin electMaster elect the replica with the longest log", zap.Int64("id", role.Master), zap.Int32("masterEpoch", role.Epoch),
+			zap.Int64("known", before.Master), zap.Int32("knownEpoch", before.Epoch))
+	}
+	m.offer(role)
+	return role, nil
+}
