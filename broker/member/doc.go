@@ -8,7 +8,8 @@
 //
 // # Invariants
 //
-//	I1  Roles are told in their order, one at a time, never an older one; an epoch has one master.
+//	I1  Roles are told in their order, one at a time: never one of an earlier epoch, not even one that only the log remembers, and
+//	    never a second master of an epoch.
 //	I2  An id is used only when it is on disk, and asked for again under the same check code when an answer was lost.
 //	I3  The controllers never believe in a minInSyncReplicas above [Member.MinInSync] and what is configured.
 //	I4  A controller that hangs or is gone delays no call to another one, and no heartbeat to it.

@@ -35,23 +35,23 @@ const (
 	period       // the answer holds for a while
 )
 
-// reclaimGrace is how long a member that the controllers had forgotten waits before it asks for an election: they have lost their
-// data, do not know whose log is complete, and elect the best among those they hear.
-const reclaimGrace = 10 * time.Second
+// amnesiaGrace is how long a member waits before it asks for an election by controllers that know no master and fewer epochs than its
+// log. They have lost their data, so they do not know whose log is complete, and elect the best among those they hear.
+const amnesiaGrace = 10 * time.Second
 
 // answer is what came of a step.
 type answer struct {
 	err        error         // there was no usable answer, or a file could not be written
 	code       code.Response // of the answer
 	masterless bool          // of ask: the group has no master
-	hasLog     bool          // this broker's log holds messages of a known epoch
+	amnesia    bool          // of ask: its epoch is below one in this broker's log
 }
 
 // machine is the order of the steps. It is pure: next is its only writer.
 type machine struct {
-	step      step
-	reclaimed time.Time // when the controllers were told the id that they did not know; zero: never
-	hasty     int       // steps since the last pause
+	step    step
+	amnesia time.Time // since when the controllers are known to have lost their data; zero: they have not
+	hasty   int       // steps since the last pause
 }
 
 // begin returns the first step of a broker with these files.
@@ -97,7 +97,6 @@ func (m *machine) turn(a answer, now time.Time) pause {
 		if !ok {
 			return hold(a)
 		}
-		m.reclaimed = now
 		return none
 	case register:
 		return m.unlessUnknown(ok, greet, reclaimID, a)
@@ -124,7 +123,12 @@ func (m *machine) asked(ok bool, a answer, now time.Time) pause {
 		return none
 	case !ok:
 		return hold(a)
-	case !a.masterless, a.hasLog && now.Before(m.reclaimed.Add(reclaimGrace)):
+	case !a.amnesia:
+		m.amnesia = time.Time{}
+	case m.amnesia.IsZero():
+		m.amnesia = now
+	}
+	if !a.masterless || a.amnesia && now.Before(m.amnesia.Add(amnesiaGrace)) {
 		return period
 	}
 	m.step = elect

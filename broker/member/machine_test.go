@@ -12,14 +12,14 @@ var errSilent = errors.New("nobody answers")
 
 func TestSteps(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	recently := now.Add(-reclaimGrace / 2)
+	recently := now.Add(-amnesiaGrace / 2)
 	for _, tc := range []struct {
-		name      string
-		at        step
-		reclaimed time.Time
-		a         answer
-		want      step
-		p         pause
+		name    string
+		at      step
+		amnesia time.Time // since when
+		a       answer
+		want    step
+		p       pause
 	}{
 		{"next id", askID, time.Time{}, answer{}, applyID, none},
 		{"no leader", askID, time.Time{}, answer{err: errSilent}, askID, retry},
@@ -39,9 +39,11 @@ func TestSteps(t *testing.T) {
 		{"leader gone", greet, time.Time{}, answer{err: errSilent}, greet, retry},
 		{"master known", ask, time.Time{}, answer{}, ask, period},
 		{"no master", ask, time.Time{}, answer{masterless: true}, elect, none},
-		{"no master, long reclaimed", ask, now.Add(-reclaimGrace), answer{masterless: true, hasLog: true}, elect, none},
-		{"no master, just reclaimed", ask, recently, answer{masterless: true, hasLog: true}, ask, period},
-		{"no master, just reclaimed, nothing to lose", ask, recently, answer{masterless: true}, elect, none},
+		{"no master, and data lost", ask, time.Time{}, answer{masterless: true, amnesia: true}, ask, period},
+		{"no master, and data lost just now", ask, recently, answer{masterless: true, amnesia: true}, ask, period},
+		{"no master, and data lost long ago", ask, now.Add(-amnesiaGrace), answer{masterless: true, amnesia: true}, elect, none},
+		{"no master, and data known again", ask, recently, answer{masterless: true}, elect, none},
+		{"a master, and data lost", ask, now.Add(-amnesiaGrace), answer{amnesia: true}, ask, period},
 		{"group unknown", ask, time.Time{}, answer{code: code.ControllerBrokerMetadataNotExist}, register, none},
 		{"question unanswered", ask, time.Time{}, answer{err: errSilent}, ask, retry},
 		{"question refused", ask, time.Time{}, answer{code: code.NoPermission}, ask, period},
@@ -52,7 +54,7 @@ func TestSteps(t *testing.T) {
 		{"election unanswered", elect, time.Time{}, answer{err: errSilent}, ask, retry},
 		{"unknown code", elect, time.Time{}, answer{code: 31337}, ask, period},
 	} {
-		m := machine{step: tc.at, reclaimed: tc.reclaimed}
+		m := machine{step: tc.at, amnesia: tc.amnesia}
 		if p := m.next(tc.a, now); m.step != tc.want || p != tc.p {
 			t.Errorf("%s: then %q after pause %d, want %q after %d", tc.name, m.step, p, tc.want, tc.p)
 		}

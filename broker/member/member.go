@@ -62,8 +62,9 @@ type Vitals struct {
 type Replica interface {
 	// Vitals must not block.
 	Vitals() Vitals
-	// SetRole is called with each newer role, also with those that AlterSyncStateSet returns. Roles that are superseded before they could be
-	// told are left out. It must return quickly; the next call comes after it has returned.
+	// SetRole is called with each newer role, also with those that AlterSyncStateSet returns. Roles that are superseded before they could
+	// be told are left out, and so are those of an epoch below Vitals.Epoch. It must return quickly; the next call comes after it
+	// has returned. Nobody may change the set.
 	SetRole(Role)
 }
 
@@ -95,7 +96,7 @@ type Member struct {
 	promised   atomic.Int32 // minInSyncReplicas that the controllers may believe in
 	registered atomic.Bool
 	unknown    atomic.Bool // the leader does not know this broker
-	odd        atomic.Bool // a role that contradicts the newest was logged
+	odd        atomic.Bool // the controllers have lost data, and that was logged
 
 	machine  machine // of the steps' goroutine
 	applied  identity
@@ -267,13 +268,13 @@ func (m *Member) known() Role {
 	return m.role
 }
 
-// offer makes r the newest role if it is newer.
+// offer makes r the newest role if it is newer, and not of an epoch below one in the log.
 func (m *Member) offer(r Role) {
+	logged := m.replica.Vitals().Epoch
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r.newer(m.role) && !r.contradicts(m.role) {
+	if r.newer(m.role) && !r.contradicts(m.role) && r.Epoch >= logged {
 		m.role = r
-		m.odd.Store(false)
 		signal(m.news)
 	}
 }

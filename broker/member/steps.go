@@ -161,7 +161,7 @@ func (m *Member) register(ctx context.Context) answer {
 func (m *Member) askRole(ctx context.Context) answer {
 	role, err := m.present(ctx)
 	if err == nil {
-		return answer{masterless: role.Master == 0, hasLog: m.replica.Vitals().Epoch >= 0}
+		return answer{masterless: role.Master == 0, amnesia: role.Epoch < m.replica.Vitals().Epoch}
 	}
 	if c := codeOf(err); c != code.SystemError {
 		return answer{code: c}
@@ -191,10 +191,12 @@ func (m *Member) present(ctx context.Context) (Role, error) {
 	if err != nil {
 		return Role{}, err
 	}
-	if role.contradicts(before) && role.Master != 0 && !m.odd.Swap(true) {
-		m.log.Error("the controllers name a master that cannot follow on the one known here, so they have lost data, and this broker stays as it is: "+
-			"have mqadmin electMaster elect the replica with the longest log", zap.Int64("id", role.Master), zap.Int32("masterEpoch", role.Epoch),
-			zap.Int64("known", before.Master), zap.Int32("knownEpoch", before.Epoch))
+	logged := m.replica.Vitals().Epoch
+	if forgotten := role.contradicts(before) || role.Epoch < logged; m.odd.Swap(forgotten) != forgotten && forgotten {
+		m.log.Error("the controllers know earlier epochs than this broker: they have lost data. This broker stays as it is. If they name a master, "+
+			"have mqadmin electMaster elect the replica with the longest log; else there will be an election soon",
+			zap.Int64("master", role.Master), zap.Int32("masterEpoch", role.Epoch), zap.Int64("knownMaster", before.Master),
+			zap.Int32("knownEpoch", before.Epoch), zap.Int32("epochInLog", logged))
 	}
 	m.offer(role)
 	return role, nil
