@@ -10,16 +10,6 @@ import (
 	"github.com/castor-mq/castor/remoting/header"
 )
 
-// handleHAStatus serves GET_BROKER_HA_STATUS.
-func (b *Broker) handleHAStatus(r *remoting.Request) error {
-	return r.OK(nil, fastjson.Marshal(&body.HARuntimeInfo{Master: true, MasterCommitLogMaxOffset: b.store.Log.End()}))
-}
-
-// handleEpochCache serves GET_BROKER_EPOCH_CACHE.
-func (b *Broker) handleEpochCache(*remoting.Request) error {
-	return code.New(code.SystemError, "this request only for controllerMode ")
-}
-
 // Modes of SET_COMMITLOG_READ_MODE (LibC).
 const readNormal = "0"
 

@@ -141,7 +141,7 @@ func (s *broadcasts) keep(nowMs int64) {
 			changes = append(changes, state.OffsetPut(group, k.topic, k.queue, offset))
 		}
 	}
-	if len(changes) == 0 {
+	if len(changes) == 0 || !s.b.leads() {
 		return
 	}
 	if err := s.b.store.Propose(nil, changes...); err != nil {

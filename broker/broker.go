@@ -79,6 +79,7 @@ type Broker struct {
 	stats      *stats
 	changes    configChanges
 
+	replicas *replicas // nil outside controller mode
 	assigner *assigner
 	metrics  *exporter // nil if they are off
 }
@@ -140,6 +141,11 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	b.stats = newStats(b)
 	b.assigner = newAssigner(b)
 	b.store.SetArrivals(b.holds)
+	if cfg.EnableControllerMode {
+		if b.replicas, err = newReplicas(b, cfg); err != nil {
+			return nil, errors.Join(err, b.store.Close())
+		}
+	}
 	return b, nil
 }
 
@@ -206,6 +212,7 @@ func StoreConfig(c *conf.Broker) (store.Config, error) {
 		SegmentSize:  int64(c.MappedFileSizeCommitLog),
 		QueueFile:    (int64(c.MappedFileSizeConsumeQueue) + 19) / 20 * 20,
 		Index:        c.MessageIndexEnable, IndexSlots: c.MaxHashSlotNum, IndexItems: c.MaxIndexNum,
+		Replicated: c.EnableControllerMode, ReplicaTimeout: ms(c.SlaveTimeout),
 		SyncFlush: c.FlushDiskType == "SYNC_FLUSH", FlushInterval: ms(c.FlushIntervalCommitLog), SyncTimeout: ms(c.SyncFlushTimeout),
 		DelayLevels: levels,
 		Retention: store.Retention{
@@ -216,23 +223,22 @@ func StoreConfig(c *conf.Broker) (store.Config, error) {
 	}, nil
 }
 
-// haAddr is where replicas connect.
-func (b *Broker) haAddr() string {
-	c := b.conf.Load()
-	return net.JoinHostPort(c.BrokerIP2, strconv.Itoa(int(c.HaListenPort)))
-}
-
 // Addr is the address that clients are told.
 func (b *Broker) Addr() string { return b.addr }
+
+// ErrKilled as the cause of the end of Run's context makes it look to others as if the process had been killed: nobody is told.
+var ErrKilled = errors.New("killed")
 
 // Run serves until ctx ends, then takes leave of the name servers, answers what is parked, and closes the store.
 func (b *Broker) Run(ctx context.Context) error {
 	work := lifecycle.New(context.WithoutCancel(ctx)) // what must outlive the servers
 	work.Go("store", b.store.Run)
-	if err := b.topics.createSystem(); err != nil {
+	services := lifecycle.New(ctx)
+	if b.replicas != nil {
+		services.Go("replicas", b.replicas.run)
+	} else if err := b.topics.createSystem(); err != nil {
 		return errors.Join(err, work.Stop(), b.store.Close())
 	}
-	services := lifecycle.New(ctx)
 	for _, l := range []*remoting.Lane{b.lanes.pull, b.lanes.query, b.lanes.admin} {
 		l.Run(services)
 	}
@@ -256,7 +262,9 @@ func (b *Broker) Run(ctx context.Context) error {
 	case <-services.Context().Done():
 	case <-work.Context().Done():
 	}
-	b.names.unregister()
+	if !errors.Is(context.Cause(ctx), ErrKilled) {
+		b.names.unregister()
+	}
 	b.holds.release()
 	err := services.Stop()
 	b.client.Close()

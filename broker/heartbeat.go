@@ -113,6 +113,9 @@ func (b *Broker) subscribesOrdered(d *body.ConsumerData, withoutSub bool) bool {
 
 // retryTopic makes the retry topic of a group, or brings it up to date: it never shrinks, since messages may lie in every queue.
 func (b *Broker) retryTopic(r *remoting.Request, cfg *body.SubscriptionGroupConfig, order, unit bool) error {
+	if !b.leads() {
+		return nil // the consumer says the same to the master
+	}
 	name, queues := message.RetryPrefix+cfg.GroupName, cfg.RetryQueueNums
 	upToDate := func() bool {
 		t := b.topics.get(name)
@@ -212,7 +215,7 @@ func (c *clients) killFilters(group string) {
 }
 
 func (c *clients) proposeFilters(group string, changes []state.Change) {
-	if len(changes) == 0 {
+	if len(changes) == 0 || !c.b.leads() {
 		return
 	}
 	if err := c.b.store.Propose(nil, changes...); err != nil {

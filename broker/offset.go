@@ -123,6 +123,10 @@ func (o *offsets) flush() {
 	}
 	o.pending, o.waiting = make(offsetTable, len(pending)), nil
 	o.mu.Unlock()
+	if !o.b.leads() { // gathered before this broker lost its role, or from pulls of a replica's messages
+		o.answer(waiting, code.New(code.ServiceNotAvailable, "this broker is not the master any more"))
+		return
+	}
 	var err error
 	body := state.Append(nil)
 	for k, v := range pending {
@@ -192,7 +196,7 @@ func (o *offsets) forget(gone func(offsetKey) bool) {
 // takeReset returns an offset that was set by command and not yet seen by a pull, and takes it off.
 func (o *offsets) takeReset(group, topic string, queue int32) (int64, bool) {
 	offset, ok := o.b.store.State.Reset(group, topic, queue)
-	if ok {
+	if ok && o.b.leads() {
 		if err := o.b.store.Propose(nil, state.ResetTake(strings.Clone(group), strings.Clone(topic), queue)); err != nil {
 			o.b.log.Warn("a reset offset stays pending", zap.Error(err))
 		}

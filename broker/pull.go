@@ -98,7 +98,7 @@ func (b *Broker) pullFirst(r *remoting.Request, h *header.PullMessageRequest, q 
 	} else if err != nil {
 		return err
 	}
-	rc := pullCode(&op.plan, h.QueueOffset)
+	rc := b.pullCode(&op.plan, h.QueueOffset)
 	if broadcast != "" {
 		b.broadcasts.pulled(broadcast, h, &op.plan, rc)
 	}
@@ -135,9 +135,10 @@ func (b *Broker) pullAgain(p *heldPull, quick bool) bool {
 		p.ticket.Fail(err)
 		return true
 	}
+	rc := b.pullCode(&op.plan, p.h.QueueOffset)
 	op.fill(b, p.flags)
 	b.offsets.pulled(&p.h, op.plan.Next, op.plan.Count, op.plan.Len())
-	p.ticket.Reply(pullCode(&op.plan, p.h.QueueOffset), op.plan.Status.String(), &op.resp, op.body())
+	p.ticket.Reply(rc, op.plan.Status.String(), &op.resp, op.body())
 	return true
 }
 
@@ -153,6 +154,17 @@ func (op *pullOp) body() remoting.Body {
 		return nil
 	}
 	return &op.plan
+}
+
+// pullCode translates what a read found. Only a master whose queues are complete moves an offset: elsewhere the messages at an
+// offset that is too high may be on their way.
+func (b *Broker) pullCode(p *store.Plan, asked int64) code.Response {
+	rc := pullCode(p, asked)
+	if rc == code.PullOffsetMoved && p.Status != store.OffsetTooSmall && p.Status != store.OffsetReset && !b.leads() {
+		p.Next = asked
+		return code.PullNotFound
+	}
+	return rc
 }
 
 // pullCode translates what a read found (PullMessageProcessor).

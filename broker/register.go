@@ -18,6 +18,7 @@ type registrar struct {
 	b    *Broker
 	mu   sync.Mutex
 	seen map[string]bool // name servers that took the last full registration
+	role chan struct{}   // the broker's role has changed
 
 	ctx       context.Context // ends with unregister
 	cancel    context.CancelFunc
@@ -25,7 +26,7 @@ type registrar struct {
 }
 
 func newRegistrar(b *Broker) *registrar {
-	n := &registrar{b: b, seen: map[string]bool{}}
+	n := &registrar{b: b, seen: map[string]bool{}, role: make(chan struct{}, 1)}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
 }
@@ -45,15 +46,28 @@ func (n *registrar) run(ctx context.Context) error {
 			return nil
 		case <-full.C:
 			n.registerAll(ctx)
+		case <-n.role:
+			n.registerAll(ctx)
 		case <-beat.C:
 			n.heartbeat(ctx)
 		}
 	}
 }
 
+// roleChanged has everything registered anew, under the id of the new role. It does not block.
+func (n *registrar) roleChanged() {
+	select {
+	case n.role <- struct{}{}:
+	default:
+	}
+}
+
 // addrs lists the name servers.
-func (n *registrar) addrs() []string {
-	return strings.FieldsFunc(n.b.conf.Load().NamesrvAddr, func(r rune) bool { return r == ';' || r == ' ' })
+func (n *registrar) addrs() []string { return addresses(n.b.conf.Load().NamesrvAddr) }
+
+// addresses splits a list of host:port.
+func addresses(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ' ' })
 }
 
 // each calls f for every name server at once and waits for all.
@@ -71,6 +85,9 @@ func (n *registrar) registerAll(ctx context.Context) {
 }
 
 func (n *registrar) registerFull(ctx context.Context, addr string) {
+	if _, known := n.b.brokerID(); !known {
+		return
+	}
 	var all []*body.TopicConfig
 	all = append(all, n.b.store.State.Topics()...)
 	err := n.register(ctx, addr, all, true)
@@ -140,9 +157,11 @@ func (n *registrar) register(ctx context.Context, addr string, topics []*body.To
 		own.Perm &= c.BrokerPermission | permInherit
 		w.TopicConfigTable[t.TopicName] = own
 	}
+	id, _ := n.b.brokerID()
 	w.DataVersion = n.b.topics.version()
+	w.DataVersion.StateVersion = max(w.DataVersion.StateVersion, int64(n.b.epoch())) // name servers keep the latest master
 	text := rb.Encode(c.CompressedRegister)
-	h := header.RegisterBrokerRequest{BrokerName: c.BrokerName, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: c.BrokerId,
+	h := header.RegisterBrokerRequest{BrokerName: c.BrokerName, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: id,
 		HAServerAddr: n.b.haAddr(), HeartbeatTimeoutMillis: header.Some(c.BrokerNotActiveTimeoutMillis), Compressed: c.CompressedRegister}
 	r, err := n.b.client.Call(ctx, addr, code.RegisterBroker, &registration{h, full}, text)
 	if err == nil {
@@ -168,21 +187,25 @@ func (h *registration) AppendFields(w *header.Writer) {
 // heartbeat keeps the registration alive, and registers again where a name server does not know this broker any more.
 func (n *registrar) heartbeat(ctx context.Context) {
 	c := n.b.conf.Load()
-	h := header.BrokerHeartbeatRequest{ClusterName: c.BrokerClusterName, BrokerAddr: n.b.addr, BrokerName: c.BrokerName, BrokerID: header.Some(c.BrokerId)}
+	id, known := n.b.brokerID()
+	if !known {
+		return
+	}
+	h := header.BrokerHeartbeatRequest{ClusterName: c.BrokerClusterName, BrokerAddr: n.b.addr, BrokerName: c.BrokerName, BrokerID: header.Some(id)}
 	n.each(func(addr string) {
 		ctx, cancel := context.WithTimeout(ctx, ms(c.SendHeartbeatTimeoutMillis))
 		defer cancel()
 		r, err := n.b.client.Call(ctx, addr, code.BrokerHeartbeat, &h, nil)
-		known := ""
+		registered := ""
 		if err == nil {
-			known, _ = r.Ext("registered")
+			registered, _ = r.Ext("registered")
 		}
 		n.mu.Lock()
 		lost := n.seen[addr] && err != nil
 		if lost {
 			n.seen[addr] = false
 		}
-		again := err == nil && (known == "false" || !n.seen[addr])
+		again := err == nil && (registered == "false" || !n.seen[addr])
 		n.mu.Unlock()
 		if lost {
 			n.b.log.Warn("a name server does not answer", zap.String("nameServer", addr), zap.Error(err))
@@ -198,7 +221,11 @@ func (n *registrar) unregister() {
 	n.cancel()
 	n.announces.Wait()
 	c := n.b.conf.Load()
-	h := header.UnRegisterBrokerRequest{BrokerName: c.BrokerName, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: c.BrokerId}
+	id, known := n.b.brokerID()
+	if !known {
+		return
+	}
+	h := header.UnRegisterBrokerRequest{BrokerName: c.BrokerName, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: id}
 	n.each(func(addr string) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

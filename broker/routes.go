@@ -12,26 +12,30 @@ func (b *Broker) routes() []remoting.Route {
 		return remoting.Route{Code: c, Lane: l, Serve: f}
 	}
 	query, admin := b.lanes.query, b.lanes.admin
+	// What changes the group's state, or must not be older than what it has seen.
+	master := func(c code.Request, l *remoting.Lane, f func(*remoting.Request) error) remoting.Route {
+		return on(c, l, b.onMaster(f))
+	}
 	send := remoting.On(b.handleSend)
 	pull := remoting.On(b.handlePull)
 	reply := remoting.On(b.handleReply)
 	return []remoting.Route{
 		// Messages.
-		on(code.SendMessage, nil, send),
-		on(code.SendMessageV2, nil, send),
-		on(code.SendBatchMessage, nil, send),
+		master(code.SendMessage, nil, send),
+		master(code.SendMessageV2, nil, send),
+		master(code.SendBatchMessage, nil, send),
 		on(code.PullMessage, nil, pull),
 		on(code.LitePullMessage, nil, pull),
-		on(code.ConsumerSendMsgBack, nil, remoting.On(b.handleSendBack)),
+		master(code.ConsumerSendMsgBack, nil, remoting.On(b.handleSendBack)),
 		on(code.SendReplyMessage, nil, reply),
 		on(code.SendReplyMessageV2, nil, reply),
 		on(code.QueryMessage, query, remoting.On(b.handleQueryMessage)),
 		on(code.ViewMessageByID, query, remoting.On(b.handleViewMessage)),
 
 		// Offsets.
-		on(code.UpdateConsumerOffset, nil, remoting.On(b.handleUpdateOffset)),
-		on(code.QueryConsumerOffset, nil, remoting.On(b.handleQueryOffset)),
-		on(code.GetMaxOffset, nil, remoting.On(b.handleMaxOffset)),
+		master(code.UpdateConsumerOffset, nil, remoting.On(b.handleUpdateOffset)),
+		master(code.QueryConsumerOffset, nil, remoting.On(b.handleQueryOffset)),
+		master(code.GetMaxOffset, nil, remoting.On(b.handleMaxOffset)),
 		on(code.GetMinOffset, nil, remoting.On(b.handleMinOffset)),
 		on(code.SearchOffsetByTimestamp, query, remoting.On(b.handleSearchOffset)),
 		on(code.GetEarliestMsgStoreTime, query, remoting.On(b.handleEarliestTime)),
@@ -44,43 +48,43 @@ func (b *Broker) routes() []remoting.Route {
 		on(code.GetConsumerConnectionList, nil, remoting.On(b.handleConsumerConnections)),
 		on(code.GetProducerConnectionList, nil, remoting.On(b.handleProducerConnections)),
 		on(code.GetAllProducerInfo, nil, b.handleAllProducers),
-		on(code.LockBatchMQ, nil, remoting.On(b.handleLock)),
-		on(code.UnlockBatchMQ, nil, remoting.On(b.handleUnlock)),
+		master(code.LockBatchMQ, nil, remoting.On(b.handleLock)),
+		master(code.UnlockBatchMQ, nil, remoting.On(b.handleUnlock)),
 
 		// Topics.
-		on(code.UpdateAndCreateTopic, admin, remoting.On(b.handleUpdateTopic)),
-		on(code.UpdateAndCreateTopicList, admin, remoting.On(b.handleUpdateTopics)),
+		master(code.UpdateAndCreateTopic, admin, remoting.On(b.handleUpdateTopic)),
+		master(code.UpdateAndCreateTopicList, admin, remoting.On(b.handleUpdateTopics)),
 		on(code.GetAllTopicConfig, admin, remoting.On(b.handleAllTopics)),
 		on(code.GetTopicStatsInfo, admin, remoting.On(b.handleTopicStats)),
-		on(code.DeleteTopicInBroker, admin, remoting.On(b.handleDeleteTopic)),
+		master(code.DeleteTopicInBroker, admin, remoting.On(b.handleDeleteTopic)),
 		on(code.GetSystemTopicListFromBroker, admin, b.handleSystemTopics),
 		on(code.GetTopicConfig, admin, remoting.On(b.handleTopicConfig)),
 
 		// Groups.
-		on(code.UpdateAndCreateSubscriptionGroup, admin, b.handleUpdateGroup),
+		master(code.UpdateAndCreateSubscriptionGroup, admin, b.handleUpdateGroup),
 		on(code.GetAllSubscriptionGroupConfig, admin, remoting.On(b.handleAllGroups)),
-		on(code.DeleteSubscriptionGroup, admin, remoting.On(b.handleDeleteGroup)),
-		on(code.UpdateAndCreateSubscriptionGroupList, admin, b.handleUpdateGroups),
+		master(code.DeleteSubscriptionGroup, admin, remoting.On(b.handleDeleteGroup)),
+		master(code.UpdateAndCreateSubscriptionGroupList, admin, b.handleUpdateGroups),
 		on(code.GetSubscriptionGroupConfig, admin, remoting.On(b.handleGroupConfig)),
-		on(code.UpdateAndGetGroupForbidden, admin, remoting.On(b.handleForbidden)),
+		master(code.UpdateAndGetGroupForbidden, admin, remoting.On(b.handleForbidden)),
 
 		// What groups have consumed.
 		on(code.GetAllConsumerOffset, admin, b.handleAllOffsets),
 		on(code.GetAllDelayOffset, admin, b.handleAllDelayOffsets),
 		on(code.GetConsumeStats, admin, remoting.On(b.handleConsumeStats)),
-		on(code.InvokeBrokerToResetOffset, admin, remoting.On(b.handleResetOffset)),
+		master(code.InvokeBrokerToResetOffset, admin, remoting.On(b.handleResetOffset)),
 		on(code.InvokeBrokerToGetConsumerStatus, admin, remoting.On(b.handleConsumerStatus)),
 		on(code.QueryTopicConsumeByWho, admin, remoting.On(b.handleTopicGroups)),
 		on(code.QueryConsumeTimeSpan, admin, remoting.On(b.handleConsumeTimeSpan)),
 		on(code.GetConsumerRunningInfo, admin, remoting.On(b.handleRunningInfo)),
 		on(code.QueryCorrectionOffset, admin, remoting.On(b.handleCorrectionOffset)),
 		on(code.ConsumeMessageDirectly, admin, remoting.On(b.handleConsumeDirectly)),
-		on(code.CloneGroupOffset, admin, remoting.On(b.handleCloneOffsets)),
+		master(code.CloneGroupOffset, admin, remoting.On(b.handleCloneOffsets)),
 		on(code.GetBrokerConsumeStats, admin, remoting.On(b.handleBrokerConsumeStats)),
 		on(code.QueryTopicsByConsumer, admin, remoting.On(b.handleGroupTopics)),
 		on(code.QuerySubscriptionByConsumer, admin, remoting.On(b.handleSubscription)),
 		on(code.QueryAssignment, admin, b.handleQueryAssignment),
-		on(code.SetMessageRequestMode, admin, b.handleRequestMode),
+		master(code.SetMessageRequestMode, admin, b.handleRequestMode),
 		on(code.GetAllMessageRequestMode, admin, b.handleAllRequestModes),
 
 		// The broker itself.
@@ -89,11 +93,15 @@ func (b *Broker) routes() []remoting.Route {
 		on(code.GetBrokerRuntimeInfo, admin, b.handleRuntime),
 		on(code.CleanExpiredConsumeQueue, admin, b.handleCleanQueues),
 		on(code.ViewBrokerStatsData, admin, remoting.On(b.handleViewStats)),
-		on(code.CleanUnusedTopic, admin, b.handleCleanTopics),
+		master(code.CleanUnusedTopic, admin, b.handleCleanTopics),
 		on(code.QueryConsumeQueue, admin, remoting.On(b.handleQueryQueue)),
 		on(code.DeleteExpiredCommitLog, admin, b.handleCleanLog),
 		on(code.CheckRocksDBCQWriteProgress, admin, remoting.On(b.handleCheckRocksDBQueues)),
 		on(code.ExportRocksDBConfigToJSON, admin, remoting.On(b.handleExportRocksDB)),
+
+		// Replication.
+		on(code.ExchangeBrokerHAInfo, nil, remoting.On(b.handleHAInfo)),
+		on(code.NotifyBrokerRoleChanged, nil, remoting.On(b.handleRoleChanged)),
 		on(code.GetBrokerHAStatus, admin, b.handleHAStatus),
 		on(code.GetBrokerEpochCache, admin, b.handleEpochCache),
 		on(code.SetCommitLogReadMode, admin, remoting.On(b.handleReadMode)),

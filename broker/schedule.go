@@ -27,7 +27,8 @@ type schedule struct {
 	b      *Broker
 	next   map[int32]int64 // by queue: the first message that is not delivered
 	batch  deliveries
-	failed bool // the last append has failed: say so once
+	failed bool  // the last append has failed: say so once
+	epoch  int32 // of which next is
 }
 
 // Bounds of the time between two looks at the queues. The longest lets the schedule notice a clock that is set forward.
@@ -75,8 +76,12 @@ func (s *schedule) run(ctx context.Context) error {
 func (s *schedule) step(nowMs int64) (wait time.Duration, err error) {
 	wait = maxScheduleSleep
 	levels := s.b.store.Queues.Topic(store.ScheduleTopic)
-	if levels == nil {
+	if levels == nil || !s.b.leads() {
 		return wait, nil
+	}
+	if epoch := s.b.epoch(); epoch != s.epoch {
+		s.epoch = epoch
+		clear(s.next) // another master may have gone on
 	}
 	for _, q := range levels.Queues() {
 		w, e := s.deliver(q, nowMs)

@@ -545,6 +545,10 @@ func (b *Broker) group(r *remoting.Request, name string) (*body.SubscriptionGrou
 	if !b.conf.Load().AutoCreateSubscriptionGroup || validateGroup(name) != nil {
 		return nil, code.New(code.SubscriptionGroupNotExist, "subscription group not exist, %s%s", name, faq)
 	}
+	if !b.leads() {
+		g := defaultGroup(strings.Clone(name)) // the consumer comes to the master, too
+		return &g, nil
+	}
 	if !r.OnLane() {
 		return nil, b.lanes.admin.Redo()
 	}

@@ -53,7 +53,13 @@ type topics struct {
 	system map[string]bool
 }
 
-func newTopics(b *Broker) *topics { return &topics{b: b, system: map[string]bool{}} }
+func newTopics(b *Broker) *topics {
+	t := &topics{b: b, system: map[string]bool{}}
+	for _, c := range t.systemTopics() {
+		t.system[c.TopicName] = true
+	}
+	return t
+}
 
 // get returns the configuration of a topic. It is immutable.
 func (t *topics) get(name string) *body.TopicConfig {
@@ -101,7 +107,6 @@ func (t *topics) systemTopics() []body.TopicConfig {
 func (t *topics) createSystem() error {
 	var changes []state.Change
 	for _, c := range t.systemTopics() {
-		t.system[c.TopicName] = true
 		if old := t.get(c.TopicName); old == nil || old.Perm != c.Perm && c.TopicName != autoCreateKey {
 			changes = append(changes, state.TopicPut(&c))
 		}

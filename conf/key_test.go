@@ -69,9 +69,12 @@ func TestDefaultsAreJavas(t *testing.T) {
 		"listenPort":           "set by each process while it starts",
 		"minInSyncReplicas":    "0 chooses by the size of the set",
 		"allAckInSyncStateSet": "Java's default loses acknowledged messages",
-		"storePathRootDir":     "below the home directory",
-		"kvConfigPath":         "below the home directory",
-		"configStorePath":      "below the home directory",
+
+		"haMaxTimeSlaveNotCatchup":        "a replica that lags holds up producers, who give up after 3 s",
+		"controllerHeartBeatTimeoutMills": "heartbeats come five times as often, and a master that hangs is missed within a second",
+		"storePathRootDir":                "below the home directory",
+		"kvConfigPath":                    "below the home directory",
+		"configStorePath":                 "below the home directory",
 	}
 	types := map[string]string{"boolean": "bool", "int": "int32", "long": "int64"}
 	seen := map[string]bool{}

@@ -139,7 +139,7 @@ type Replication struct {
 	// Distance from the master up to which a replica counts as in sync outside controller mode.
 	HaMaxGapNotInSync int32 `conf:"haMaxGapNotInSync" default:"268435456" min:"1" unit:"B" apply:"hot"`
 	// Time after which a replica that lags leaves the set of in-sync replicas.
-	HaMaxTimeSlaveNotCatchup int64 `conf:"haMaxTimeSlaveNotCatchup" default:"15000" min:"100" unit:"ms" apply:"hot"`
+	HaMaxTimeSlaveNotCatchup int64 `conf:"haMaxTimeSlaveNotCatchup" default:"3000" min:"100" unit:"ms" apply:"hot"`
 	// Longest time a send waits for replicas before it is answered FLUSH_SLAVE_TIMEOUT.
 	SlaveTimeout int32 `conf:"slaveTimeout" default:"3000" min:"1" unit:"ms" apply:"hot"`
 	// Replicas of the set, the master included.
@@ -159,7 +159,7 @@ type Replication struct {
 	// Controllers, host:port separated by semicolons.
 	ControllerAddr string `conf:"controllerAddr" form:"addrs" apply:"hot"`
 	// How long the controllers wait for a heartbeat before they take the broker for dead.
-	ControllerHeartBeatTimeoutMills int64 `conf:"controllerHeartBeatTimeoutMills" default:"10000" min:"100" unit:"ms" apply:"restart"`
+	ControllerHeartBeatTimeoutMills int64 `conf:"controllerHeartBeatTimeoutMills" default:"800" min:"100" unit:"ms" apply:"restart"`
 	// Among equals the replica with the lowest number is elected.
 	BrokerElectionPriority int32 `conf:"brokerElectionPriority" default:"2147483647" min:"0" apply:"hot"`
 	// Time between two checks of the set of in-sync replicas.

@@ -46,6 +46,10 @@ const (
 	fieldInherits = "inheritsSyncStateSet"
 	// fieldMinInSync is the smallest set with which the broker, as a master, acknowledges or confirms anything.
 	fieldMinInSync = "minInSyncReplicas"
+	// fieldIncarnation is a number that the broker has drawn when it started.
+	fieldIncarnation = "incarnation"
+	// fieldReplicas is an ext field of GET_REPLICA_INFO's answer: how many replicas are registered.
+	fieldReplicas = "replicas"
 	// fieldLeader is an ext field of CONTROLLER_NOT_LEADER: where the leader is.
 	fieldLeader = "controllerLeaderAddress"
 )
@@ -252,6 +256,13 @@ func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToC
 	}
 	inherits, _ := r.Ext(fieldInherits)
 	c := &Register{Cluster: h.ClusterName, Name: h.BrokerName, ID: h.BrokerID, Addr: h.BrokerAddress, Inherits: inherits == "true"}
+	if text, ok := r.Ext(fieldIncarnation); ok {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return code.New(code.InvalidParameter, "field %s: %.255q is no number", fieldIncarnation, text)
+		}
+		c.Incarnation = n
+	}
 	if text, ok := r.Ext(fieldMinInSync); ok {
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || n < 1 || n > maxReplicas {
@@ -284,8 +295,23 @@ func (s *Server) replicaInfo(r *remoting.Request, h *header.GetReplicaInfoReques
 		if g.Master != noMaster {
 			out.MasterBrokerID = header.Some(g.Master)
 		}
+		if g.inherits() {
+			return &replicaInfo{out, len(g.Replicas)}, syncStateSet(g), nil
+		}
 		return out, syncStateSet(g), nil
 	})
+}
+
+// replicaInfo is the header of GET_REPLICA_INFO's answer to our own brokers.
+type replicaInfo struct {
+	*header.GetReplicaInfoResponse
+	replicas int
+}
+
+// AppendFields implements header.Appender.
+func (h *replicaInfo) AppendFields(w *header.Writer) {
+	h.GetReplicaInfoResponse.AppendFields(w)
+	w.Int(fieldReplicas, int64(h.replicas))
 }
 
 // metadata is answered by every controller, without the quorum.

@@ -28,6 +28,8 @@ type Replica struct {
 	// MinInSync is the smallest SyncStateSet with which the broker, as a master, acknowledges or confirms anything; 0 where it
 	// does not promise that.
 	MinInSync int32 `json:",omitempty"`
+	// Incarnation tells one life of the broker's process from another; 0 where it does not say.
+	Incarnation int64 `json:",omitempty"`
 }
 
 // Group is all that the quorum has decided about one broker name. A published Group never changes: State replaces it.
@@ -46,6 +48,16 @@ type Group struct {
 
 // MasterAddr is the address of the master, or empty.
 func (g *Group) MasterAddr() string { return g.Replicas[g.Master].Addr }
+
+// inherits tells whether the group has replicas that can be elected with a set of more than themselves.
+func (g *Group) inherits() bool {
+	for _, r := range g.Replicas {
+		if r.Inherits {
+			return true
+		}
+	}
+	return false
+}
 
 func (g *Group) clone() *Group {
 	c := *g
@@ -177,6 +189,7 @@ type Register struct {
 	Addr          string
 	Inherits      bool  `json:",omitempty"`
 	MinInSync     int32 `json:",omitempty"`
+	Incarnation   int64 `json:",omitempty"`
 }
 
 func (c *Register) apply(s *State) Result {
@@ -188,7 +201,7 @@ func (c *Register) apply(s *State) Result {
 	if !ok {
 		return refuse(code.ControllerBrokerNeedToBeRegistered, "BrokerId: %d hasn't been registered in broker-set: %s", c.ID, c.Name)
 	}
-	next := Replica{Addr: c.Addr, CheckCode: r.CheckCode, Inherits: c.Inherits, MinInSync: c.MinInSync}
+	next := Replica{Addr: c.Addr, CheckCode: r.CheckCode, Inherits: c.Inherits, MinInSync: c.MinInSync, Incarnation: c.Incarnation}
 	if next == r {
 		return Result{Group: g}
 	}
@@ -196,6 +209,9 @@ func (c *Register) apply(s *State) Result {
 	g.Replicas[c.ID] = next
 	if c.ID == g.Master && next.MinInSync != r.MinInSync {
 		g.Eligible = nil // the master may have confirmed without them
+	}
+	if c.ID == g.Master && r.Incarnation != 0 && next.Incarnation != r.Incarnation {
+		g.dismiss() // it has started again, and may lack what it had confirmed: whoever has the longest log is to be elected
 	}
 	return s.publish(g)
 }

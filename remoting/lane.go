@@ -98,7 +98,7 @@ func (l *Lane) Capacity() int { return l.capacity }
 
 // submit copies the request, because its frame belongs to the reader, and queues it.
 func (l *Lane) submit(rt *Router, route *Route, r *Request) {
-	own := &Request{Conn: r.Conn, frame: slices.Clone(r.frame), since: r.since, onLane: true, checked: r.checked}
+	own := &Request{Conn: r.Conn, frame: slices.Clone(r.frame), since: r.since, lane: l, checked: r.checked}
 	if err := own.parse(own.frame, &r.Conn.known); err != nil {
 		panic("remoting: a frame that was parsed does not parse") // the parser depends on the frame alone
 	}

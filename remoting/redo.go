@@ -10,4 +10,7 @@ func (redo) Error() string { return "the request is to be served in a lane" }
 func (l *Lane) Redo() error { return redo{l} }
 
 // OnLane tells whether the handler runs in a lane and may block.
-func (r *Request) OnLane() bool { return r.onLane }
+func (r *Request) OnLane() bool { return r.lane != nil }
+
+// In tells whether the handler runs in that lane.
+func (r *Request) In(l *Lane) bool { return r.lane == l }

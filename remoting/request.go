@@ -40,8 +40,8 @@ type Request struct {
 	frame   []byte
 	since   int64 // when it came, in nowMs
 	state   byte
-	onLane  bool
-	checked bool // Router.Before has let it pass
+	lane    *Lane // that it runs in; nil: on the reader
+	checked bool  // Router.Before has let it pass
 }
 
 // Answer is what has become of a request, for those who count.

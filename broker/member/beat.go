@@ -79,9 +79,9 @@ func (m *Member) beatOnce(ctx context.Context, addr string) {
 	case addr != m.quorum.current() || ctx.Err() != nil:
 	case err != nil:
 		m.quorum.replace(addr, "", err)
-		m.look()
+		m.Look()
 	case code.Response(r.Code) == code.ControllerBrokerNeedToBeRegistered:
 		m.unknown.Store(true)
-		m.look()
+		m.Look()
 	}
 }

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +101,8 @@ type Member struct {
 
 	machine  machine // of the steps' goroutine
 	applied  identity
-	troubled bool // the present step has failed, and that was logged
+	life     int64 // of this process: who starts again is not taken for who he was
+	troubled bool  // the present step has failed, and that was logged
 
 	mu      sync.Mutex
 	role    Role            // the newest
@@ -120,7 +122,7 @@ func New(cfg Config, client *remoting.Client, replica Replica, fsys vfs.FS, clk 
 	}
 	work := lifecycle.New(context.Background())
 	return &Member{
-		cfg: cfg, replica: replica, files: files{fsys, cfg.IdentityFile}, clk: clk, log: log, work: work,
+		life: 1 + rand.Int64N(1<<62), cfg: cfg, replica: replica, files: files{fsys, cfg.IdentityFile}, clk: clk, log: log, work: work,
 		quorum: &quorum{client: client, addrs: cfg.Controllers, log: log, work: work},
 		wake:   make(chan struct{}, 1), news: make(chan struct{}, 1), beating: map[string]bool{},
 	}
@@ -173,7 +175,7 @@ func (m *Member) Notified(epoch, setEpoch int32, master int64, masterAddr string
 		m.offer(r)
 	}
 	if r.newer(known) {
-		m.look()
+		m.Look()
 	}
 }
 
@@ -213,7 +215,7 @@ func (m *Member) altered(ctx context.Context, r *remoting.Reply, epoch int32, se
 		m.offer(role)
 		return role, nil
 	case code.ControllerFencedMasterEpoch, code.ControllerInvalidMaster:
-		m.look()
+		m.Look()
 		return Role{}, fmt.Errorf("%w: %w", ErrFencedEpoch, err)
 	case code.ControllerBrokerNotAlive:
 		return Role{}, fmt.Errorf("%w: %w", ErrNotAlive, err)
@@ -251,8 +253,8 @@ func codeOf(err error) code.Response {
 	return code.SystemError
 }
 
-// look has the controllers asked soon who is master.
-func (m *Member) look() { signal(m.wake) }
+// Look has the controllers asked soon who is master. It does not block.
+func (m *Member) Look() { signal(m.wake) }
 
 func signal(c chan struct{}) {
 	select {
@@ -274,6 +276,7 @@ func (m *Member) offer(r Role) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r.newer(m.role) && !r.contradicts(m.role) && r.Epoch >= logged {
+		r.Replicas = cmp.Or(r.Replicas, m.role.Replicas)
 		m.role = r
 		signal(m.news)
 	}

@@ -15,6 +15,7 @@ type Role struct {
 	MasterAddr   string
 	SyncStateSet []int64 // ascending
 	SetEpoch     int32
+	Replicas     int // that are registered; 0 if the controllers have not said
 }
 
 // newRole returns a role in its normal form, or says why there can be no such role.
@@ -33,7 +34,8 @@ func newRole(epoch, setEpoch int32, master int64, masterAddr string, set []int64
 	return r, nil
 }
 
-// newer tells whether r replaces old. Of equal epochs only the master's address can have changed: it has started elsewhere.
+// newer tells whether r replaces old. Of equal epochs the master's address can have changed, when
+// it has started elsewhere, and the number of replicas.
 func (r Role) newer(old Role) bool {
 	switch {
 	case r.Epoch != old.Epoch:
@@ -41,7 +43,7 @@ func (r Role) newer(old Role) bool {
 	case r.SetEpoch != old.SetEpoch:
 		return r.SetEpoch > old.SetEpoch
 	default:
-		return r.MasterAddr != old.MasterAddr
+		return r.MasterAddr != old.MasterAddr || r.Replicas != 0 && r.Replicas != old.Replicas
 	}
 }
 

@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"go.uber.org/zap"
 
@@ -135,12 +136,14 @@ func (m *Member) applyID(ctx context.Context) answer {
 type registration struct {
 	header.RegisterBrokerToControllerRequest
 	minInSync int32
+	life      int64
 }
 
 // AppendFields implements header.Appender.
 func (h *registration) AppendFields(w *header.Writer) {
 	h.RegisterBrokerToControllerRequest.AppendFields(w)
 	w.Bool("inheritsSyncStateSet", true)
+	w.Int("incarnation", h.life)
 	if h.minInSync > 0 {
 		w.Int("minInSyncReplicas", int64(h.minInSync))
 	}
@@ -150,7 +153,7 @@ func (m *Member) register(ctx context.Context) answer {
 	least := m.cfg.MinInSync()
 	m.promised.Store(max(least, m.promised.Load())) // the answer may be lost
 	_, a := m.request(ctx, code.ControllerRegisterBroker, &registration{header.RegisterBrokerToControllerRequest{ClusterName: m.cfg.Cluster,
-		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least})
+		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life})
 	if a.err == nil && a.code == code.Success {
 		m.promised.Store(least)
 		m.registered.Store(true)
@@ -190,6 +193,9 @@ func (m *Member) present(ctx context.Context) (Role, error) {
 	role, err := newRole(h.MasterEpoch.Or(0), set.SyncStateSetEpoch, h.MasterBrokerID.Or(0), h.MasterAddress, set.SyncStateSet)
 	if err != nil {
 		return Role{}, err
+	}
+	if text, ok := r.Ext("replicas"); ok {
+		role.Replicas, _ = strconv.Atoi(text)
 	}
 	logged := m.replica.Vitals().Epoch
 	if forgotten := role.contradicts(before) || role.Epoch < logged; m.odd.Swap(forgotten) != forgotten && forgotten {

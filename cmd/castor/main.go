@@ -12,6 +12,7 @@ import (
 
 	"github.com/castor-mq/castor/internal/admin"
 	"github.com/castor-mq/castor/internal/bench"
+	"github.com/castor-mq/castor/internal/chaos"
 )
 
 // command is one subcommand.
@@ -38,6 +39,9 @@ func table() []command {
 		{"doctor", "", "check a store or a running broker and say what is wrong", runDoctor},
 		{"store", "", "export a store's metadata for a Java broker", runStore},
 		{"bench", "", "load a broker and check every answer", func(_ context.Context, args []string) error { os.Exit(bench.Main(args)); return nil }},
+		{"chaos", "", "break a cluster of processes in many ways and check that nothing acknowledged is lost", func(ctx context.Context, args []string) error {
+			return done(chaos.Main(ctx, args, os.Stdout))
+		}},
 	}
 }
 

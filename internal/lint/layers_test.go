@@ -21,7 +21,7 @@ var layers = []struct {
 	prefix string
 	layer  int
 }{
-	{"cmd/", 5}, {"tests/", 5}, {"internal/admin", 4}, {"internal/bench", 4}, {"internal/dev", 4}, {"internal/doctor", 4},
+	{"cmd/", 5}, {"tests/", 5}, {"internal/admin", 4}, {"internal/bench", 4}, {"internal/chaos", 4}, {"internal/dev", 4}, {"internal/doctor", 4},
 	{"proxy", 4},
 	{"broker", 3}, {"controller", 3}, {"namesrv", 3},
 	{"store", 2}, {"remoting", 2},

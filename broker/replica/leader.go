@@ -1,0 +1,233 @@
+package replica
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Limits of a master's patience.
+const (
+	// rejoin is how long a member of the set may be without a connection before it leaves the set: as long as a replica needs to
+	// find a new master.
+	rejoin = time.Second
+	// lost is the same for a member that was connected to this master.
+	lost = 300 * time.Millisecond
+	// blocked is how long a member may hold up the confirm offset without acknowledging anything.
+	blocked = 500 * time.Millisecond
+	// entering is how long a proposed member may take to reach the end of the log.
+	entering = 2 * time.Second
+	// settle is how long a request that was not answered may still be under way to the controllers.
+	settle = 5 * time.Second
+	// near is how far behind the end a replica may be to be proposed, in bytes.
+	near = 4 << 20
+)
+
+// Unknown is the watermark while nothing may be confirmed.
+const Unknown = int64(-1)
+
+// Leader is what a master of one epoch knows of the other replicas. It is pure: times and the end of the log are told to it.
+type Leader struct {
+	Self      int64
+	Epoch     int32
+	MinInSync int           // the smallest set with which anything is confirmed
+	MaxLag    time.Duration // haMaxTimeSlaveNotCatchup
+
+	set      []int64 // committed, sorted, with self
+	setEpoch int32
+	proposed []int64 // nil if nothing is
+	sent     bool    // the proposal is with the controllers: it may be committed
+	unsure   time.Time
+	barrier  int64 // before that, newcomers must have the log up to here,
+	since    time.Time
+
+	peers map[int64]*peer
+	start time.Time
+}
+
+// peer is one other replica.
+type peer struct {
+	session uint64 // of the connection that counts; 0: none
+	acked   int64  // Unknown until it has said
+	learner bool
+	gone    time.Time // since when there is no connection
+	moved   time.Time // when acked grew last, or had nothing to grow to
+	caught  time.Time // the last time whose end of the log it is known to have reached
+	mark    int64     // the end of the log at the time marked: caught will be that when acked is this
+	marked  time.Time
+}
+
+// NewLeader begins an epoch with the set that the controllers have committed.
+func NewLeader(self int64, epoch int32, set []int64, setEpoch int32, minInSync int, maxLag time.Duration, now time.Time) *Leader {
+	l := &Leader{Self: self, Epoch: epoch, MinInSync: minInSync, MaxLag: maxLag, peers: map[int64]*peer{}, start: now}
+	l.Committed(set, setEpoch)
+	return l
+}
+
+func (l *Leader) peer(id int64) *peer {
+	p := l.peers[id]
+	if p == nil {
+		p = &peer{acked: Unknown, gone: l.start}
+		l.peers[id] = p
+	}
+	return p
+}
+
+// Set is the committed set and its epoch.
+func (l *Leader) Set() ([]int64, int32) { return l.set, l.setEpoch }
+
+// Committed takes a set that the controllers have committed. An older one is ignored.
+func (l *Leader) Committed(set []int64, setEpoch int32) {
+	if l.set != nil && setEpoch <= l.setEpoch {
+		return
+	}
+	l.set, l.setEpoch = slices.Sorted(slices.Values(set)), setEpoch
+	l.proposed, l.sent, l.unsure = nil, false, time.Time{}
+}
+
+// Unanswered tells that nobody knows what has become of the proposal. It may still be committed, so it counts.
+func (l *Leader) Unanswered(now time.Time) { l.unsure = now.Add(settle) }
+
+// Refused tells that the controllers have not taken the proposal. One that was sent before, and not answered, may still arrive.
+func (l *Leader) Refused(now time.Time) {
+	if now.After(l.unsure) {
+		l.proposed, l.sent = nil, false
+	}
+}
+
+// Attach starts a connection of a replica whose log ends at end, the same as ours below. Earlier connections of it do not count any more.
+func (l *Leader) Attach(id int64, session uint64, end int64, learner bool, now time.Time) {
+	p := l.peer(id)
+	*p = peer{session: session, acked: end, learner: learner, moved: now, mark: math.MaxInt64, caught: p.caught}
+	if p.caught.IsZero() {
+		p.caught = now
+	}
+}
+
+// Detach ends a connection.
+func (l *Leader) Detach(id int64, session uint64, now time.Time) {
+	if p := l.peer(id); p.session == session {
+		p.session, p.acked, p.gone = 0, Unknown, now
+	}
+}
+
+// Ack takes an acknowledgement. It reports whether it can be true: nobody has more than we have, or less than he had.
+func (l *Leader) Ack(id int64, session uint64, acked, end int64, now time.Time) bool {
+	p := l.peer(id)
+	if p.session != session {
+		return true // of a former connection
+	}
+	if acked > end || acked < p.acked {
+		return false
+	}
+	if acked > p.acked {
+		p.moved = now
+	}
+	if p.acked = acked; acked >= p.mark {
+		p.caught, p.mark = p.marked, math.MaxInt64
+	}
+	return true
+}
+
+// Watermark is what every other replica that must have it has: Unknown while nothing may be confirmed, MaxInt64 when nobody
+// else must have anything.
+func (l *Leader) Watermark() int64 {
+	if !l.Enough() {
+		return Unknown
+	}
+	low := int64(math.MaxInt64)
+	for _, ids := range [2][]int64{l.set, l.proposed} {
+		for _, id := range ids {
+			if id == l.Self {
+				continue
+			}
+			p := l.peers[id]
+			if p == nil || p.acked == Unknown {
+				return Unknown
+			}
+			low = min(low, p.acked)
+		}
+	}
+	return low
+}
+
+// Enough tells whether the set is as large as it must be.
+func (l *Leader) Enough() bool { return len(l.set) >= l.MinInSync }
+
+// Tick looks at the time, and returns the set that the controllers shall be asked for, nil if none. It is asked for again at each
+// tick until Committed or Refused is told.
+func (l *Leader) Tick(end int64, now time.Time) []int64 {
+	for _, p := range l.peers {
+		switch {
+		case p.session != 0 && p.acked >= end:
+			p.moved, p.caught, p.mark = now, now, math.MaxInt64
+		case p.mark == math.MaxInt64:
+			p.mark, p.marked = end, now
+		}
+	}
+	if l.sent {
+		return l.proposed
+	}
+	if keep := l.keep(end, now); len(keep) < len(l.set) {
+		l.proposed, l.sent = keep, true
+		return keep
+	}
+	switch {
+	case l.proposed == nil:
+		l.invite(end, now)
+	case l.entered():
+		l.sent = true
+		return l.proposed
+	case now.Sub(l.since) > entering:
+		l.proposed = nil
+	}
+	return nil
+}
+
+// entered tells whether all that are proposed have reached the barrier.
+func (l *Leader) entered() bool {
+	for _, id := range l.proposed {
+		if id != l.Self && l.peer(id).acked < l.barrier {
+			return false
+		}
+	}
+	return true
+}
+
+// keep is the set without those that have been left behind.
+func (l *Leader) keep(end int64, now time.Time) (keep []int64) {
+	for _, id := range l.set {
+		if id == l.Self || !l.left(l.peer(id), end, now) {
+			keep = append(keep, id)
+		}
+	}
+	return keep
+}
+
+func (l *Leader) left(p *peer, end int64, now time.Time) bool {
+	switch {
+	case p.session == 0 && p.gone == l.start:
+		return now.Sub(p.gone) > rejoin
+	case p.session == 0:
+		return now.Sub(p.gone) > lost
+	case p.acked < end && now.Sub(p.moved) > blocked:
+		return true
+	}
+	return now.Sub(p.caught) > l.MaxLag
+}
+
+// invite proposes the replicas that are about as far as the log.
+func (l *Leader) invite(end int64, now time.Time) {
+	next := l.set
+	for id, p := range l.peers {
+		if p.session != 0 && !p.learner && !slices.Contains(l.set, id) && end-p.acked <= near && !l.left(p, end, now) {
+			next = append(next[:len(next):len(next)], id)
+		}
+	}
+	if len(next) > len(l.set) {
+		l.proposed, l.barrier, l.since = slices.Sorted(slices.Values(next)), end, now
+	}
+}
+
+// Acked is how far a replica is, Unknown if it is not connected.
+func (l *Leader) Acked(id int64) int64 { return l.peer(id).acked }

@@ -1,0 +1,236 @@
+package replica
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var t0 = time.Unix(1_700_000_000, 0)
+
+func at(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) }
+
+// three is a master of {1, 2, 3} with both others attached at 100.
+func three() *Leader {
+	l := NewLeader(1, 7, []int64{1, 2, 3}, 4, 2, 3*time.Second, t0)
+	l.Attach(2, 20, 100, false, t0)
+	l.Attach(3, 30, 100, false, t0)
+	return l
+}
+
+func (l *Leader) mustAck(t *testing.T, id int64, session uint64, acked, end int64, now time.Time) {
+	t.Helper()
+	if !l.Ack(id, session, acked, end, now) {
+		t.Fatalf("%d cannot have %d of %d", id, acked, end)
+	}
+}
+
+func wants(t *testing.T, got []int64, want ...int64) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Fatalf("asks for %v, want %v", got, want)
+	}
+}
+
+func TestWatermark(t *testing.T) {
+	l := NewLeader(1, 7, []int64{1, 2, 3}, 4, 2, time.Second, t0)
+	if l.Watermark() != Unknown {
+		t.Fatal("members that never came count as nothing")
+	}
+	l.Attach(2, 20, 100, false, t0)
+	if l.Watermark() != Unknown {
+		t.Fatal("an absent member was passed over")
+	}
+	l.Attach(3, 30, 90, false, t0)
+	l.mustAck(t, 2, 20, 150, 200, t0)
+	if l.Watermark() != 90 {
+		t.Fatal(l.Watermark())
+	}
+	l.Detach(3, 29, t0) // an older connection of it
+	l.mustAck(t, 3, 29, 200, 200, t0)
+	if l.Watermark() != 90 {
+		t.Fatal("a former connection counts", l.Watermark())
+	}
+	if l.Ack(3, 30, 201, 200, t0) || l.Ack(3, 30, 80, 200, t0) {
+		t.Fatal("an acknowledgement of what is not there, or of less than before")
+	}
+	l.Detach(3, 30, t0)
+	if l.Watermark() != Unknown {
+		t.Fatal("a member without a connection counts")
+	}
+	alone := NewLeader(1, 7, []int64{1}, 4, 1, time.Second, t0)
+	if alone.Watermark() != math.MaxInt64 {
+		t.Fatal(alone.Watermark())
+	}
+	few := NewLeader(1, 7, []int64{1}, 4, 2, time.Second, t0)
+	if few.Watermark() != Unknown || few.Enough() {
+		t.Fatal("a set of one confirms where two are needed")
+	}
+}
+
+func TestWhoLeavesTheSet(t *testing.T) {
+	l := three()
+	wants(t, l.Tick(100, at(50)))
+	l.Detach(3, 30, at(100))
+	wants(t, l.Tick(100, at(350)))
+	wants(t, l.Tick(100, at(450)), 1, 2)
+	if l.mustAck(t, 2, 20, 200, 200, at(460)); l.Watermark() != Unknown {
+		t.Fatal("the smaller set counts before it is committed")
+	}
+	wants(t, l.Tick(200, at(500)), 1, 2) // until it is answered
+	l.Unanswered(at(510))
+	l.Refused(at(520)) // a former request may still arrive
+	wants(t, l.Tick(200, at(550)), 1, 2)
+	l.Committed([]int64{1, 2}, 3) // old news
+	if set, epoch := l.Set(); len(set) != 3 || epoch != 4 {
+		t.Fatal(set, epoch)
+	}
+	l.Committed([]int64{2, 1}, 5)
+	if l.Watermark() != 200 {
+		t.Fatal(l.Watermark())
+	}
+	wants(t, l.Tick(200, at(600)))
+}
+
+func TestWhoHangsLeavesTheSet(t *testing.T) {
+	l := three()
+	for ms := 50; ms < 2000; ms += 50 { // nothing to acknowledge: nobody hangs
+		wants(t, l.Tick(100, at(ms)))
+	}
+	l.mustAck(t, 2, 20, 300, 300, at(2010))
+	wants(t, l.Tick(300, at(2400)))
+	wants(t, l.Tick(300, at(2500)), 1, 2)
+}
+
+func TestWhoIsTooSlowLeavesTheSet(t *testing.T) {
+	l := three()
+	end := int64(100)
+	for ms := 50; ; ms += 50 {
+		end += 1000
+		l.mustAck(t, 2, 20, end, end, at(ms))
+		l.mustAck(t, 3, 30, l.Acked(3)+1, end, at(ms)) // it moves, and falls behind
+		if want := l.Tick(end, at(ms)); want != nil {
+			if wants(t, want, 1, 2); ms < 3000 || ms > 3500 {
+				t.Fatalf("after %d ms", ms)
+			}
+			return
+		}
+		if ms > 5000 {
+			t.Fatal("it stays")
+		}
+	}
+}
+
+func TestConstantLoadIsNoLag(t *testing.T) {
+	l := three()
+	end := int64(100)
+	for ms := 50; ms < 20_000; ms += 50 {
+		last := end
+		end += 1000
+		l.mustAck(t, 2, 20, last, end, at(ms)) // always a little behind
+		l.mustAck(t, 3, 30, last, end, at(ms))
+		wants(t, l.Tick(end, at(ms)))
+	}
+}
+
+func TestWhoEntersTheSet(t *testing.T) {
+	l := NewLeader(1, 7, []int64{1, 2}, 4, 2, 3*time.Second, t0)
+	l.Attach(2, 20, 1000, false, t0)
+	l.Attach(3, 30, 0, false, t0)
+	l.Attach(4, 40, 1000, true, t0) // a learner never does
+	far := int64(near) + 1000
+	l.mustAck(t, 2, 20, far, far, t0)
+	wants(t, l.Tick(far, at(50)))
+	if l.Watermark() != far {
+		t.Fatal("the set waits for a replica that is far behind")
+	}
+	l.mustAck(t, 3, 30, far-500, far, at(60))
+	wants(t, l.Tick(far, at(100))) // invited; the barrier is far
+	if l.Watermark() != far-500 {
+		t.Fatal("what is sent now is confirmed without the newcomer", l.Watermark())
+	}
+	l.mustAck(t, 2, 20, far+1000, far+1000, at(110))
+	l.mustAck(t, 3, 30, far-1, far+1000, at(120))
+	wants(t, l.Tick(far+1000, at(150)))
+	l.mustAck(t, 3, 30, far, far+1000, at(160))
+	wants(t, l.Tick(far+1000, at(200)), 1, 2, 3)
+	l.Refused(at(210))
+	if l.Watermark() != far+1000 {
+		t.Fatal("who was refused still counts", l.Watermark())
+	}
+}
+
+func TestNewcomerThatStopsIsGivenUp(t *testing.T) {
+	l := NewLeader(1, 7, []int64{1, 2}, 4, 2, 3*time.Second, t0)
+	l.Attach(2, 20, 1000, false, t0)
+	l.Attach(3, 30, 900, false, t0)
+	wants(t, l.Tick(1000, at(50)))
+	if l.Watermark() != 900 {
+		t.Fatal(l.Watermark())
+	}
+	wants(t, l.Tick(1000, at(2100)))
+	if l.Watermark() != 1000 {
+		t.Fatal("the newcomer still counts", l.Watermark())
+	}
+}
+
+// TestSetKeepsWhatIsConfirmed is I1 and I7 under random events: at any time every member of the committed set, and of any set that may
+// be committed next, has all that has ever been confirmed.
+func TestSetKeepsWhatIsConfirmed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const replicas = 4
+		logs := map[int64]int64{2: 0, 3: 0, 4: 0}
+		sessions := map[int64]uint64{}
+		l := NewLeader(1, 7, []int64{1}, 1, rapid.IntRange(1, 2).Draw(t, "min"), time.Second, t0)
+		if rapid.Bool().Draw(t, "three") {
+			l = NewLeader(1, 7, []int64{1, 2, 3}, 1, 2, time.Second, t0)
+		}
+		now, end, confirmed, next := 0, int64(0), int64(0), uint64(1)
+		setEpoch := int32(1)
+		var asked []int64 // what the controllers may still commit, at setEpoch
+		for range 300 {
+			now += rapid.IntRange(0, 120).Draw(t, "ms")
+			id := int64(rapid.IntRange(2, replicas).Draw(t, "id"))
+			switch rapid.IntRange(0, 6).Draw(t, "what") {
+			case 0:
+				end += int64(rapid.IntRange(1, 100).Draw(t, "bytes"))
+			case 1:
+				sessions[id], next = next, next+1
+				l.Attach(id, sessions[id], logs[id], false, at(now))
+			case 2:
+				l.Detach(id, sessions[id], at(now))
+				sessions[id] = 0
+			case 3, 4:
+				if sessions[id] != 0 {
+					logs[id] += int64(rapid.IntRange(0, int(end-logs[id])).Draw(t, "copied"))
+					if !l.Ack(id, sessions[id], logs[id], end, at(now)) {
+						t.Fatal("a true acknowledgement was refused")
+					}
+				}
+			case 5:
+				if want := l.Tick(end, at(now)); want != nil {
+					asked = want
+					l.Unanswered(at(now))
+				}
+			case 6:
+				if asked != nil {
+					setEpoch++
+					l.Committed(asked, setEpoch)
+					asked = nil
+				}
+			}
+			confirmed = max(confirmed, min(end, l.Watermark()))
+			set, _ := l.Set()
+			for _, s := range [][]int64{set, asked} {
+				for _, id := range s {
+					if id != 1 && logs[id] < confirmed {
+						t.Fatalf("%d is confirmed, %d in %v has %d", confirmed, id, s, logs[id])
+					}
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,532 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/internal/lifecycle"
+	"github.com/castor-mq/castor/internal/vfs"
+	"github.com/castor-mq/castor/store"
+)
+
+// Role is what the controllers have decided about the group.
+type Role struct {
+	Epoch        int32
+	Master       int64 // 0: there is none
+	MasterAddr   string
+	SyncStateSet []int64
+	SetEpoch     int32
+	Replicas     int // that are registered; 0 if that is not known
+}
+
+// newer tells whether r replaces old.
+func (r *Role) newer(old *Role) bool {
+	return r.Epoch > old.Epoch || r.Epoch == old.Epoch && (r.SetEpoch > old.SetEpoch || r.SetEpoch == old.SetEpoch && r.Replicas > old.Replicas)
+}
+
+// Config is what a Node needs. Functions are called without locks and may be called at any time.
+type Config struct {
+	Cluster, Group string
+	ID             func() int64      // of this broker, given by the controllers
+	EpochFile      string            // storePathEpochFile
+	Learner        bool              // it never joins the set
+	Listener       net.Listener      // the replication port; the Node closes it
+	MinInSync      func(r *Role) int // the smallest set with which anything is confirmed
+	MaxLag         func() time.Duration
+	SyncFlush      func() bool // acknowledge what is flushed, not what is written
+
+	// HAAddr asks a broker for the address of its replication port.
+	HAAddr func(ctx context.Context, addr string) (string, error)
+	// AlterSyncStateSet asks the controllers for another set. An error that wraps ErrRefused says that it was not, and will not be
+	// committed; any other leaves that open.
+	AlterSyncStateSet func(ctx context.Context, epoch, setEpoch int32, set []int64) (Role, error)
+	// Outdated asks the controllers who is master: somebody knows of a later one.
+	Outdated func()
+	// Changed tells that this broker has taken up a role. It runs on the goroutine that changes roles.
+	Changed func(r Role, master bool)
+}
+
+// ErrRefused: the controllers have not changed the set.
+var ErrRefused = errors.New("refused by the controllers")
+
+// Node is this broker's part in the replication of its group.
+type Node struct {
+	cfg   Config
+	fs    vfs.FS
+	store *store.Store
+	log   *zap.Logger
+
+	watermark atomic.Int64 // what the others have, or the master says is confirmed
+	sources   atomic.Pointer[[]*source]
+	sent      atomic.Int64 // bytes to replicas
+	taken     atomic.Int64 // bytes from masters
+
+	wanted  atomic.Pointer[Role] // by the controllers
+	changed chan struct{}
+
+	mu       sync.Mutex
+	role     Role
+	leader   *Leader // nil unless this broker is master
+	epochs   Epochs
+	sessions uint64
+
+	// of the goroutine that changes roles
+	following context.CancelFunc
+	followed  chan struct{}
+	serving   sync.WaitGroup
+}
+
+// New reads the epoch file and takes over the store's confirm offset. The store must have been opened as replicated.
+func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, error) {
+	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, changed: make(chan struct{}, 1)}
+	n.sources.Store(&[]*source{})
+	n.watermark.Store(Unknown)
+	text, err := fsys.ReadFile(cfg.EpochFile)
+	if err == nil {
+		if n.epochs, err = DecodeEpochs(text); err != nil {
+			return nil, fmt.Errorf("%s: %w: take it away, and the log with it, to fetch both from the master", cfg.EpochFile, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	// A power loss may have taken the end of the log and left the epoch that began there.
+	n.epochs = n.epochs.Cut(st.Log.End()).Drop(st.Log.Min())
+	st.SetGate(n.gate)
+	st.SetWritten(n.nudge)
+	return n, nil
+}
+
+// gate is the confirm offset: what this broker and all others that must have it have.
+func (n *Node) gate(written, flushed int64) int64 {
+	own := written
+	if n.cfg.SyncFlush() {
+		own = flushed
+	}
+	return min(own, n.watermark.Load())
+}
+
+// nudge says to all sources that the log has grown.
+func (n *Node) nudge() {
+	for _, s := range *n.sources.Load() {
+		s.nudge()
+	}
+}
+
+// SetRole takes a decision of the controllers. It returns at once; older decisions are ignored.
+func (n *Node) SetRole(r Role) {
+	for {
+		old := n.wanted.Load()
+		if old != nil && !r.newer(old) {
+			return
+		}
+		if n.wanted.CompareAndSwap(old, &r) {
+			break
+		}
+	}
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Status is a Node as tools are shown it.
+type Status struct {
+	Role   Role
+	Master bool
+	Epochs Epochs
+	Acked  map[int64]int64 // of a master: how far connected replicas are
+	Addrs  map[int64]string
+	Enough bool // of a master: the set is large enough for anything to be confirmed
+}
+
+// Status returns the present state.
+func (n *Node) Status() Status {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := Status{Role: n.role, Master: n.leader != nil, Epochs: n.epochs}
+	if s.Master {
+		s.Acked, s.Enough = map[int64]int64{}, n.leader.Enough()
+		s.Role.SyncStateSet, s.Role.SetEpoch = n.leader.Set()
+		for id, p := range n.leader.peers {
+			if p.acked != Unknown {
+				s.Acked[id] = p.acked
+			}
+		}
+		s.Addrs = map[int64]string{}
+		for _, c := range *n.sources.Load() {
+			s.Addrs[c.id] = c.nc.RemoteAddr().String()
+		}
+	}
+	return s
+}
+
+// LastEpoch is the newest epoch in the log.
+func (n *Node) LastEpoch() int32 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.epochs.Last()
+}
+
+// tickPeriod is how often a master looks after its set.
+const tickPeriod = 50 * time.Millisecond
+
+// Run takes up roles and serves replicas until ctx ends. What is not confirmed then stays so.
+func (n *Node) Run(ctx context.Context) error {
+	g := lifecycle.New(ctx)
+	g.Go("replication port", n.accept)
+	g.Go("SyncStateSet", n.watch)
+	g.Go("roles", n.roles)
+	<-g.Context().Done()
+	_ = n.cfg.Listener.Close()
+	err := g.Stop()
+	n.serving.Wait()
+	return err
+}
+
+func (n *Node) accept(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = n.cfg.Listener.Close() })
+	defer stop()
+	for {
+		nc, err := n.cfg.Listener.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			n.log.Warn("the replication port takes no connection", zap.Error(err))
+			timer := time.NewTimer(retry)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			timer.Stop()
+			continue
+		}
+		n.serving.Go(func() { n.serveReplica(ctx, nc) })
+	}
+}
+
+// roles takes up what SetRole has left, one role after the other.
+func (n *Node) roles(ctx context.Context) error {
+	defer n.unfollow()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.changed:
+		}
+		if err := n.become(ctx, *n.wanted.Load()); err != nil {
+			return err
+		}
+	}
+}
+
+// become takes up a role.
+func (n *Node) become(ctx context.Context, r Role) error {
+	n.mu.Lock()
+	old, master := n.role, n.leader != nil
+	n.mu.Unlock()
+	switch {
+	case r.Epoch == old.Epoch && r.Master == old.Master:
+		n.mu.Lock()
+		n.role = r
+		if master {
+			n.leader.Committed(r.SyncStateSet, r.SetEpoch)
+			n.leader.MinInSync = n.cfg.MinInSync(&r)
+		}
+		n.mu.Unlock()
+		n.advance()
+	case r.Master != 0 && r.Master == n.cfg.ID() && r.Epoch <= n.LastEpoch():
+		// Of a former life: what that has confirmed may be missing here. There will be an election.
+		n.resign(Role{Epoch: r.Epoch}, master)
+		n.cfg.Outdated()
+	case r.Master != 0 && r.Master == n.cfg.ID():
+		if err := n.lead(r, master); err != nil {
+			return err
+		}
+		n.cfg.Changed(r, true)
+	default:
+		n.resign(r, master)
+		n.cfg.Changed(r, false)
+		n.follow(ctx, r)
+	}
+	return nil
+}
+
+// lead makes this broker master. Its log is the group's from now on.
+func (n *Node) lead(r Role, was bool) error {
+	n.unfollow()
+	n.resign(r, was)
+	end := n.store.Log.End()
+	n.mu.Lock()
+	epochs := n.epochs.Begin(r.Epoch, end)
+	n.mu.Unlock()
+	if err := n.saveEpochs(epochs); err != nil {
+		return err
+	}
+	if err := n.store.Promote(); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.leader = NewLeader(n.cfg.ID(), r.Epoch, r.SyncStateSet, r.SetEpoch, n.cfg.MinInSync(&r), n.cfg.MaxLag(), time.Now())
+	n.mu.Unlock()
+	n.log.Info("this broker is master", zap.Int32("epoch", r.Epoch), zap.Int64s("syncStateSet", r.SyncStateSet), zap.Int64("offset", end), zap.Int64("confirmed", n.store.Confirmed()))
+	n.advance()
+	return nil
+}
+
+// resign ends what this broker did in its role, and takes up the epoch of the next one: from here on nothing is confirmed in the old.
+func (n *Node) resign(r Role, was bool) {
+	n.unfollow()
+	n.mu.Lock()
+	n.role, n.leader = r, nil
+	n.watermark.Store(Unknown)
+	n.mu.Unlock()
+	n.store.Demote(store.ErrNotMaster)
+	for _, s := range *n.sources.Load() {
+		_ = s.nc.Close()
+	}
+	if was {
+		n.log.Warn("this broker is no longer master of its epoch", zap.Int32("epoch", r.Epoch), zap.Int64("master", r.Master), zap.Int64("offset", n.store.Log.End()), zap.Int64("confirmed", n.store.Confirmed()))
+	}
+}
+
+// follow starts to take the log of the master of a role, if there is one.
+func (n *Node) follow(ctx context.Context, r Role) {
+	if r.Master == 0 || r.MasterAddr == "" {
+		return
+	}
+	ctx, n.following = context.WithCancel(ctx)
+	n.followed = make(chan struct{})
+	go func() {
+		defer close(n.followed)
+		(&sink{n: n, role: r}).run(ctx)
+	}()
+}
+
+func (n *Node) unfollow() {
+	if n.following != nil {
+		n.following()
+		<-n.followed
+		n.following = nil
+	}
+}
+
+// watch asks for changes of the set as the master sees fit.
+func (n *Node) watch(ctx context.Context) error {
+	tick := time.NewTicker(tickPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			n.tend(ctx, now)
+		}
+	}
+}
+
+func (n *Node) tend(ctx context.Context, now time.Time) {
+	n.mu.Lock()
+	leader := n.leader
+	if leader == nil {
+		n.mu.Unlock()
+		return
+	}
+	want := leader.Tick(n.store.Log.End(), now)
+	set, setEpoch := leader.Set()
+	n.mu.Unlock()
+	n.advance() // a proposal may have begun, or been given up
+	if want == nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	r, err := n.cfg.AlterSyncStateSet(limited, leader.Epoch, setEpoch, want)
+	n.mu.Lock()
+	if n.leader == leader {
+		switch {
+		case err == nil:
+			leader.Committed(r.SyncStateSet, r.SetEpoch)
+		case errors.Is(err, ErrRefused):
+			leader.Refused(time.Now())
+		default:
+			leader.Unanswered(time.Now())
+		}
+	}
+	n.mu.Unlock()
+	if err != nil {
+		n.cfg.Outdated()
+		n.log.Warn("the SyncStateSet is not changed", zap.Int64s("from", set), zap.Int64s("to", want), zap.Error(err))
+	} else {
+		n.log.Info("SyncStateSet", zap.Int64s("from", set), zap.Int64s("to", r.SyncStateSet), zap.Int32("syncStateSetEpoch", r.SetEpoch))
+	}
+	n.advance()
+}
+
+// advance moves the confirm offset as far as it goes.
+func (n *Node) advance() {
+	n.mu.Lock()
+	if n.leader != nil {
+		n.watermark.Store(n.leader.Watermark())
+	}
+	n.mu.Unlock()
+	n.store.Advance()
+}
+
+// attach begins to count a replica; false means that this broker is not master of that epoch any more.
+func (n *Node) attach(s *source, h *hello) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.leader == nil || n.leader.Epoch != s.epoch {
+		return false
+	}
+	n.sessions++
+	s.session = n.sessions
+	n.leader.Attach(h.ID, s.session, h.End, h.Learner, time.Now())
+	all := append(slices.Clone(*n.sources.Load()), s)
+	n.sources.Store(&all)
+	return true
+}
+
+func (n *Node) detach(s *source) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := slices.DeleteFunc(slices.Clone(*n.sources.Load()), func(o *source) bool { return o == s })
+	n.sources.Store(&all)
+	if n.leader != nil && n.leader.Epoch == s.epoch {
+		n.leader.Detach(s.id, s.session, time.Now())
+		n.watermark.Store(n.leader.Watermark())
+	}
+}
+
+// part is the epoch of the byte at an offset, and where its bytes end at the latest.
+func (n *Node) part(at int64) (Epoch, int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.epochs.At(at)
+}
+
+// acked takes an acknowledgement.
+func (n *Node) acked(s *source, end int64) error {
+	n.mu.Lock()
+	l := n.leader
+	if l == nil || l.Epoch != s.epoch {
+		n.mu.Unlock()
+		return errEpoch
+	}
+	if log := n.store.Log.End(); !l.Ack(s.id, s.session, end, log, time.Now()) {
+		n.mu.Unlock()
+		return fmt.Errorf("replica %d acknowledges up to %d, the log ends at %d", s.id, end, log)
+	}
+	low := l.Watermark()
+	moved := low != n.watermark.Swap(low)
+	n.mu.Unlock()
+	if moved {
+		n.store.Advance()
+	}
+	return nil
+}
+
+// hello introduces our log to the master of a role.
+func (n *Node) hello(r Role) (*hello, error) {
+	log := n.store.Log
+	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Epoch: r.Epoch, LastEpoch: n.LastEpoch(),
+		Min: log.Min(), End: log.End(), SegmentSize: log.SegmentSize()}
+	size := int(min(tailBytes, h.End-h.Min))
+	sum, err := n.sumOf(h.End, size)
+	h.Tail, h.TailSum = uint32(size), sum
+	return h, err
+}
+
+// cut removes what the master does not have.
+func (n *Node) cut(h *hello, w *welcome) error {
+	n.mu.Lock()
+	epochs := n.epochs
+	n.mu.Unlock()
+	at := epochs.Common(w.LastEpoch, w.Offset, h.End)
+	if confirmed := n.store.Confirmed(); at < confirmed {
+		return fmt.Errorf("the logs part at %d, below the confirm offset %d: acknowledged messages of this broker are not in the master's log; elect another master, or empty this store to accept the loss", at, confirmed)
+	}
+	if at >= h.End {
+		return errFrame // nothing to cut: the master's answer makes no sense
+	}
+	n.log.Warn("the end of the log is cut: the master does not have it, and it was never acknowledged", zap.Int64("from", at), zap.Int64("to", h.End), zap.Int32("epoch", w.LastEpoch))
+	if err := n.store.Truncate(at); err != nil {
+		return err
+	}
+	return n.saveEpochs(epochs.Cut(at))
+}
+
+// startOver would fetch the log from where the master's begins.
+func (n *Node) startOver(h *hello, w *welcome) error {
+	return fmt.Errorf("the master's log begins at %d, and ours ends at %d: copy its store to this broker", w.Min, h.End)
+}
+
+// take appends a frame of the master's log and returns what we have then.
+func (n *Node) take(d *data) (end int64, err error) {
+	log := n.store.Log
+	if len(d.Body) > 0 {
+		if d.Offset != log.End() {
+			return 0, fmt.Errorf("the master sends offset %d, the log ends at %d", d.Offset, log.End())
+		}
+		if err := n.enterEpoch(d); err != nil {
+			return 0, err
+		}
+		if err := log.AppendRaw(d.Offset, d.Body); err != nil {
+			return 0, err
+		}
+		if err := log.Write(); err != nil {
+			return 0, err
+		}
+		n.taken.Add(int64(len(d.Body)))
+	}
+	if n.cfg.SyncFlush() {
+		if err := log.Flush(); err != nil {
+			return 0, err
+		}
+		return log.Flushed(), nil
+	}
+	return log.End(), nil
+}
+
+// enterEpoch notes a new epoch before its first byte is in the log (I10).
+func (n *Node) enterEpoch(d *data) error {
+	n.mu.Lock()
+	epochs := n.epochs
+	n.mu.Unlock()
+	switch last := epochs.Last(); {
+	case d.Part.Epoch == last:
+		return nil
+	case d.Part.Epoch < last || d.Part.Start != d.Offset:
+		return fmt.Errorf("the master sends epoch %d from %d at %d, the last here is %d", d.Part.Epoch, d.Part.Start, d.Offset, last)
+	}
+	return n.saveEpochs(epochs.Begin(d.Part.Epoch, d.Part.Start))
+}
+
+func (n *Node) saveEpochs(e Epochs) error {
+	if err := n.fs.WriteFileAtomic(n.cfg.EpochFile, e.Encode()); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.epochs = e
+	n.mu.Unlock()
+	return nil
+}
+
+// confirmTo takes the master's confirm offset.
+func (n *Node) confirmTo(offset int64) {
+	if offset > n.watermark.Load() && offset < math.MaxInt64 {
+		n.watermark.Store(offset)
+	}
+	n.store.Advance()
+}

@@ -1,0 +1,136 @@
+package replica
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// retry is the pause before a replica connects again.
+const retry = 100 * time.Millisecond
+
+// sink appends a master's log to ours, in one epoch.
+type sink struct {
+	n    *Node
+	role Role
+}
+
+// run follows the master until ctx ends.
+func (k *sink) run(ctx context.Context) {
+	said := ""
+	for ctx.Err() == nil {
+		err := k.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			k.n.log.Warn("no replication from the master", zap.Int64("master", k.role.Master), zap.String("address", k.role.MasterAddr), zap.Int32("epoch", k.role.Epoch), zap.Error(err))
+		}
+		timer := time.NewTimer(retry)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// follow is one connection.
+func (k *sink) follow(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	addr, err := k.n.cfg.HAAddr(limited, k.role.MasterAddr)
+	if err != nil {
+		return fmt.Errorf("ask the master for its replication port: %w", err)
+	}
+	var d net.Dialer
+	nc, err := d.DialContext(limited, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = nc.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
+	defer stop()
+	r := bufio.NewReaderSize(nc, 1<<20)
+	if err := k.align(nc, r); err != nil {
+		return err
+	}
+	k.n.log.Info("following the master", zap.Int64("master", k.role.Master), zap.String("address", addr), zap.Int32("epoch", k.role.Epoch), zap.Int64("offset", k.n.store.Log.End()))
+	return k.receive(nc, r)
+}
+
+// align brings our log to where the master's goes on with it.
+func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
+	var buf []byte
+	for {
+		_ = nc.SetDeadline(time.Now().Add(silence))
+		h, err := k.n.hello(k.role)
+		if err != nil {
+			return err
+		}
+		if _, err = nc.Write(h.encode()); err != nil {
+			return err
+		}
+		if buf, err = readFrame(r, buf, maxHello); err != nil {
+			return err
+		}
+		var w welcome
+		if err := w.decode(buf); err != nil {
+			return err
+		}
+		switch {
+		case w.Verdict == refused:
+			return errors.New("the master refuses: " + w.Reason)
+		case w.Epoch != k.role.Epoch:
+			return fmt.Errorf("%w: the master says %d, the controllers %d", errEpoch, w.Epoch, k.role.Epoch)
+		case w.Verdict == outOfRange:
+			if err := k.n.startOver(h, &w); err != nil {
+				return err
+			}
+		case w.Verdict == diverged:
+			if err := k.n.cut(h, &w); err != nil {
+				return err
+			}
+		case w.Offset != h.End:
+			return errFrame
+		default:
+			return nil
+		}
+	}
+}
+
+// receive appends what comes, and acknowledges it.
+func (k *sink) receive(nc net.Conn, r *bufio.Reader) error {
+	var buf []byte
+	var out [4 + ackSize]byte
+	a := ack{Epoch: k.role.Epoch}
+	for {
+		_ = nc.SetReadDeadline(time.Now().Add(silence))
+		var err error
+		if buf, err = readFrame(r, buf, maxData); err != nil {
+			return err
+		}
+		var d data
+		if err := d.decode(buf); err != nil {
+			return err
+		}
+		if d.Epoch != k.role.Epoch {
+			return errEpoch
+		}
+		if a.End, err = k.n.take(&d); err != nil {
+			return err
+		}
+		a.put(&out)
+		_ = nc.SetWriteDeadline(time.Now().Add(silence))
+		if _, err := nc.Write(out[:]); err != nil {
+			return err
+		}
+		k.n.confirmTo(d.Confirm)
+	}
+}

@@ -1,0 +1,293 @@
+package replica
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// The frames, all big-endian: length of what follows u32, kind u8, then
+//
+//	hello    magic u32, version u8, flags u8, replica i64, epoch i32, last epoch i32, min, end, segment size i64,
+//	         tail u32, sum of the tail u32, cluster, group: length u8, bytes
+//	welcome  magic u32, version u8, verdict u8, epoch i32, epoch of the answer i32, offset, min, end i64, reason: length u8, bytes
+//	data     epoch of the master i32, epoch of the bytes i32, its start i64, offset i64, confirm offset i64, CRC-32C of the
+//	         body u32, body
+//	ack      epoch i32, end i64
+//
+// A replica says hello and is answered until it knows where to begin; then data flows one way and acks the other.
+const (
+	magic   = 0x524D5152 // RMQR
+	version = 1
+
+	maxHello = 1 << 10
+	// maxData bounds a data frame: one record of the largest maxMessageSize, with its properties.
+	maxData  = 256<<20 + dataHead
+	dataHead = 1 + 4 + 4 + 8 + 8 + 8 + 4
+	ackSize  = 1 + 4 + 8
+	// tailBytes is how much before its end a replica sums up, so that logs of equal epochs are known to be the same.
+	tailBytes = 4 << 10
+)
+
+// frame kinds.
+const (
+	kindHello byte = iota + 1
+	kindWelcome
+	kindData
+	kindAck
+)
+
+// Errors of a connection between brokers.
+var (
+	errFrame    = errors.New("a damaged frame")
+	errStranger = errors.New("not a replica of this group")
+	errEpoch    = errors.New("another epoch")
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// hello is how a replica introduces itself, and its log.
+type hello struct {
+	Cluster, Group string
+	ID             int64
+	Learner        bool
+	Epoch          int32 // that it follows
+	LastEpoch      int32 // in its log
+	Min, End       int64 // of its log
+	SegmentSize    int64
+	Tail           uint32 // bytes before End that TailSum is of
+	TailSum        uint32 // CRC-32C
+}
+
+// verdict is a master's answer to a hello.
+type verdict byte
+
+const (
+	// begin: the logs are the same up to the replica's end, where data begins.
+	begin verdict = iota + 1
+	// diverged: the replica must look again with a log that ends where the answer says; see Epochs.Common.
+	diverged
+	// outOfRange: what the replica needs next is no longer in the master's log.
+	outOfRange
+	// refused: for the reason that is given.
+	refused
+)
+
+// welcome is the answer.
+type welcome struct {
+	Verdict   verdict
+	Epoch     int32 // of the master
+	LastEpoch int32 // diverged: the master's newest epoch that is not newer than the replica's, and
+	Offset    int64 // where it ends
+	Min, End  int64 // of the master's log
+	Reason    string
+}
+
+// data is a piece of the log: whole records, in one segment and one epoch.
+type data struct {
+	Epoch   int32 // of the master that sends
+	Part    Epoch // of the bytes
+	Offset  int64
+	Confirm int64 // the master's confirm offset
+	Body    []byte
+}
+
+// ack says how far a replica's log goes.
+type ack struct {
+	Epoch int32
+	End   int64
+}
+
+type flagBits byte
+
+const flagLearner flagBits = 1
+
+func (h *hello) encode() []byte {
+	flags := flagBits(0)
+	if h.Learner {
+		flags |= flagLearner
+	}
+	be := binary.BigEndian
+	b := append(be.AppendUint32([]byte{0, 0, 0, 0, kindHello}, magic), version, byte(flags))
+	b = be.AppendUint64(b, uint64(h.ID))
+	b = be.AppendUint32(b, uint32(h.Epoch))
+	b = be.AppendUint32(b, uint32(h.LastEpoch))
+	for _, v := range []int64{h.Min, h.End, h.SegmentSize} {
+		b = be.AppendUint64(b, uint64(v))
+	}
+	b = be.AppendUint32(b, h.Tail)
+	b = be.AppendUint32(b, h.TailSum)
+	return closeFrame(appendText(appendText(b, h.Cluster), h.Group))
+}
+
+func (w *welcome) encode() []byte {
+	be := binary.BigEndian
+	b := append(be.AppendUint32([]byte{0, 0, 0, 0, kindWelcome}, magic), version, byte(w.Verdict))
+	b = be.AppendUint32(b, uint32(w.Epoch))
+	b = be.AppendUint32(b, uint32(w.LastEpoch))
+	for _, v := range []int64{w.Offset, w.Min, w.End} {
+		b = be.AppendUint64(b, uint64(v))
+	}
+	return closeFrame(appendText(b, w.Reason))
+}
+
+// dataHeader is what stands before the body of a data frame, written in place once the body is known.
+func (d *data) putHeader(b []byte) {
+	be := binary.BigEndian
+	be.PutUint32(b, uint32(dataHead+len(d.Body)))
+	b[4] = kindData
+	be.PutUint32(b[5:], uint32(d.Epoch))
+	be.PutUint32(b[9:], uint32(d.Part.Epoch))
+	be.PutUint64(b[13:], uint64(d.Part.Start))
+	be.PutUint64(b[21:], uint64(d.Offset))
+	be.PutUint64(b[29:], uint64(d.Confirm))
+	be.PutUint32(b[37:], crc32.Checksum(d.Body, castagnoli))
+}
+
+func (a *ack) put(b *[4 + ackSize]byte) {
+	be := binary.BigEndian
+	be.PutUint32(b[:], ackSize)
+	b[4] = kindAck
+	be.PutUint32(b[5:], uint32(a.Epoch))
+	be.PutUint64(b[9:], uint64(a.End))
+}
+
+func appendText(b []byte, text string) []byte {
+	text = text[:min(len(text), 255)]
+	return append(append(b, byte(len(text))), text...)
+}
+
+func closeFrame(b []byte) []byte {
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+// reading takes a frame apart; what is missing is noted.
+type reading struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reading) take(n int) []byte {
+	if len(r.b) < n {
+		r.bad = true
+		return make([]byte, n)
+	}
+	p := r.b[:n]
+	r.b = r.b[n:]
+	return p
+}
+
+func (r *reading) u8() byte     { return r.take(1)[0] }
+func (r *reading) u32() uint32  { return binary.BigEndian.Uint32(r.take(4)) }
+func (r *reading) i32() int32   { return int32(r.u32()) }
+func (r *reading) i64() int64   { return int64(binary.BigEndian.Uint64(r.take(8))) }
+func (r *reading) text() string { return string(r.take(int(r.u8()))) }
+
+// introduction reads what a hello and a welcome begin with.
+func (r *reading) introduction(kind byte) error {
+	switch {
+	case r.u8() != kind || r.u32() != magic:
+		return errStranger
+	case r.u8() != version:
+		return fmt.Errorf("%w: it speaks another version", errStranger)
+	}
+	return nil
+}
+
+func (r *reading) end() error {
+	if r.bad || len(r.b) > 0 {
+		return errFrame
+	}
+	return nil
+}
+
+func (h *hello) decode(b []byte) error {
+	r := reading{b: b}
+	if err := r.introduction(kindHello); err != nil {
+		return err
+	}
+	h.Learner = flagBits(r.u8())&flagLearner != 0
+	h.ID, h.Epoch, h.LastEpoch = r.i64(), r.i32(), r.i32()
+	h.Min, h.End, h.SegmentSize = r.i64(), r.i64(), r.i64()
+	h.Tail, h.TailSum = r.u32(), r.u32()
+	h.Cluster, h.Group = r.text(), r.text()
+	if h.Min < 0 || h.End < h.Min || h.LastEpoch < 0 || h.Tail > tailBytes || int64(h.Tail) > h.End-h.Min {
+		return errFrame
+	}
+	return r.end()
+}
+
+func (w *welcome) decode(b []byte) error {
+	r := reading{b: b}
+	if err := r.introduction(kindWelcome); err != nil {
+		return err
+	}
+	w.Verdict = verdict(r.u8())
+	w.Epoch, w.LastEpoch = r.i32(), r.i32()
+	w.Offset, w.Min, w.End = r.i64(), r.i64(), r.i64()
+	w.Reason = r.text()
+	if w.Verdict < begin || w.Verdict > refused || w.LastEpoch < 0 || w.Offset < 0 || w.Min < 0 || w.End < w.Min {
+		return errFrame
+	}
+	return r.end()
+}
+
+// decode checks the sum of the body, which aliases b.
+func (d *data) decode(b []byte) error {
+	r := reading{b: b}
+	if r.u8() != kindData {
+		return errFrame
+	}
+	d.Epoch, d.Part.Epoch, d.Part.Start = r.i32(), r.i32(), r.i64()
+	d.Offset, d.Confirm = r.i64(), r.i64()
+	sum := r.u32()
+	d.Body = r.b
+	if r.bad || d.Offset < 0 || d.Part.Epoch < 0 || d.Part.Epoch > d.Epoch || d.Part.Start < 0 || d.Part.Start > d.Offset {
+		return errFrame
+	}
+	if crc32.Checksum(d.Body, castagnoli) != sum {
+		return fmt.Errorf("%w: wrong sum", errFrame)
+	}
+	return nil
+}
+
+func (a *ack) decode(b []byte) error {
+	r := reading{b: b}
+	if r.u8() != kindAck {
+		return errFrame
+	}
+	a.Epoch, a.End = r.i32(), r.i64()
+	if a.End < 0 {
+		return errFrame
+	}
+	return r.end()
+}
+
+// readFrame reads one frame of at most limit bytes into buf, which grows with what arrives, never with what is announced.
+func readFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return buf, err
+	}
+	n := int(binary.BigEndian.Uint32(length[:]))
+	if n < 1 || n > limit {
+		return buf, fmt.Errorf("%w of %d bytes", errFrame, n)
+	}
+	if n <= max(cap(buf), 1<<20) {
+		if cap(buf) < n {
+			buf = make([]byte, n)
+		}
+		buf = buf[:n]
+		_, err := io.ReadFull(r, buf)
+		return buf, err
+	}
+	grown := bytes.NewBuffer(buf[:0])
+	if _, err := io.CopyN(grown, r, int64(n)); err != nil {
+		return buf, err
+	}
+	return grown.Bytes(), nil
+}

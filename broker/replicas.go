@@ -1,0 +1,336 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	membership "github.com/castor-mq/castor/broker/member"
+	"github.com/castor-mq/castor/broker/replica"
+	"github.com/castor-mq/castor/conf"
+	"github.com/castor-mq/castor/internal/fastjson"
+	"github.com/castor-mq/castor/internal/lifecycle"
+	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/remoting/body"
+	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
+)
+
+// replicas is this broker's place among the replicas of its name. Outside controller mode there is none: then a broker is the master of
+// itself. Java: ReplicasManager.
+type replicas struct {
+	b      *Broker
+	member *membership.Member
+	node   *replica.Node
+	haAddr string         // of the replication port, as others reach it
+	lane   *remoting.Lane // requests for the master
+	term   atomic.Pointer[term]
+}
+
+// term is the time of one role. It is immutable but for settled.
+type term struct {
+	role    replica.Role
+	master  bool          // this broker is
+	end     int64         // of a master: the end of the log that it took over
+	over    chan struct{} // closed when the next one begins
+	settled chan struct{} // closed when a master has confirmed all that it took over
+}
+
+// newReplicas opens the replication port.
+func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(c.BindAddress, strconv.Itoa(max(0, int(c.HaListenPort)))))
+	if err != nil {
+		return nil, err
+	}
+	g := &replicas{b: b, haAddr: net.JoinHostPort(c.BrokerIP2, strconv.Itoa(l.Addr().(*net.TCPAddr).Port)),
+		lane: remoting.NewLane("master", 64, int(c.SendThreadPoolQueueCapacity), 0)}
+	g.term.Store(&term{over: make(chan struct{}), settled: make(chan struct{})})
+	g.member = membership.New(membership.Config{
+		Cluster: c.BrokerClusterName, Name: c.BrokerName, Addr: b.addr, IdentityFile: c.StorePathBrokerIdentity,
+		Controllers:      func() []string { return addresses(b.conf.Load().ControllerAddr) },
+		MinInSync:        g.promise,
+		Priority:         func() int32 { return b.conf.Load().BrokerElectionPriority },
+		HeartbeatTimeout: ms(c.ControllerHeartBeatTimeoutMills),
+		AskPeriod:        ms(c.SyncBrokerMetadataPeriod),
+	}, b.client, g, b.fs, b.clk, b.log.Named("member"))
+	g.node, err = replica.New(replica.Config{
+		Cluster: c.BrokerClusterName, Group: c.BrokerName, ID: g.member.ID, EpochFile: c.StorePathEpochFile, Listener: l,
+		MinInSync: g.minInSync,
+		MaxLag:    func() time.Duration { return ms(b.conf.Load().HaMaxTimeSlaveNotCatchup) },
+		SyncFlush: func() bool { return b.conf.Load().FlushDiskType == "SYNC_FLUSH" },
+		HAAddr:    g.askHAAddr, AlterSyncStateSet: g.alter, Outdated: g.member.Look, Changed: g.changed,
+	}, b.store, b.fs, b.log.Named("replica"))
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return g, nil
+}
+
+// run takes part until ctx ends.
+func (g *replicas) run(ctx context.Context) error {
+	work := lifecycle.New(ctx)
+	g.lane.Run(work)
+	work.Go("replication", g.node.Run)
+	work.Go("controllers", g.member.Run)
+	work.Go("terms", g.terms)
+	<-work.Context().Done()
+	return work.Stop()
+}
+
+// changed begins a term. It runs on the goroutine that changes roles and must not block.
+func (g *replicas) changed(r replica.Role, master bool) {
+	t := &term{role: r, master: master, end: g.b.store.Log.End(), over: make(chan struct{}), settled: make(chan struct{})}
+	close(g.term.Swap(t).over)
+}
+
+// terms does what the beginning of a term asks for, and may take a while.
+func (g *replicas) terms(ctx context.Context) error {
+	t := g.term.Load()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.over:
+		}
+		t = g.term.Load()
+		g.b.names.roleChanged()
+		if !t.master || !g.settle(ctx, t) {
+			continue
+		}
+		close(t.settled)
+		g.b.log.Info("serving as master", zap.Int32("epoch", t.role.Epoch), zap.Int64("offset", t.end))
+		if err := g.b.topics.createSystem(); err != nil {
+			g.b.log.Error("the system's topics could not be made", zap.Error(err))
+		}
+	}
+}
+
+// settle waits until a new master has confirmed and dispatched what it has taken over; false means that the term is over first.
+func (g *replicas) settle(ctx context.Context, t *term) bool {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for g.b.store.Dispatched() < t.end {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-t.over:
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
+}
+
+// leads tells whether this broker may change the group's state: it is master, and has confirmed what it took over.
+func (b *Broker) leads() bool {
+	if b.replicas == nil {
+		return true
+	}
+	t := b.replicas.term.Load()
+	select {
+	case <-t.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+// epoch is the term's; 0 outside controller mode.
+func (b *Broker) epoch() int32 {
+	if b.replicas == nil {
+		return 0
+	}
+	return b.replicas.term.Load().role.Epoch
+}
+
+// brokerID is the id under which this broker is registered: 0 for a master. ok is false while the role is not known.
+func (b *Broker) brokerID() (id int64, ok bool) {
+	if b.replicas == nil {
+		return b.conf.Load().BrokerId, true
+	}
+	t := b.replicas.term.Load()
+	if t.master {
+		return 0, true
+	}
+	return b.replicas.member.ID(), t.role.Epoch > 0
+}
+
+// hop marks a request that a replica has forwarded. It is not forwarded again.
+const hop = "castorHop"
+
+// patience is how long a request waits for a master. Clients wait for three seconds.
+const patience = 2500 * time.Millisecond
+
+// onMaster has a request served by the group's master: here if this broker is, else it waits for one in a lane and is forwarded.
+func (b *Broker) onMaster(serve func(*remoting.Request) error) func(*remoting.Request) error {
+	return func(r *remoting.Request) error {
+		switch {
+		case b.leads():
+			return serve(r)
+		case !r.In(b.replicas.lane):
+			return b.replicas.lane.Redo()
+		}
+		return b.replicas.forward(r, serve)
+	}
+}
+
+// forward waits until there is a master and has it serve the request.
+func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, hopped := r.Ext(hop)
+	var last error
+	for {
+		t := g.term.Load()
+		if !t.master && t.role.MasterAddr != "" && t.role.Master != 0 && !hopped {
+			if last = g.b.client.Forward(ctx, t.role.MasterAddr, r, hop); last == nil {
+				return nil
+			}
+		}
+		pause := time.NewTimer(20 * time.Millisecond)
+		select {
+		case <-t.settled:
+			pause.Stop()
+			return serve(r)
+		case <-t.over:
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return code.New(code.ServiceNotAvailable, "no master of %s takes requests now: %v", g.b.conf.Load().BrokerName, last)
+		}
+		pause.Stop()
+	}
+}
+
+// Vitals implements membership.Replica.
+func (g *replicas) Vitals() membership.Vitals {
+	return membership.Vitals{Epoch: g.node.LastEpoch(), MaxOffset: g.b.store.Log.End(), ConfirmOffset: g.b.store.Confirmed(), Healthy: g.b.store.Writeable() == nil}
+}
+
+// minInSync is how many replicas must be in sync for anything to be confirmed in a role: minInSyncReplicas, or two as soon as there are
+// two; and as many as the controllers still believe.
+func (g *replicas) minInSync(r *replica.Role) int {
+	return max(g.least(r.Replicas, len(r.SyncStateSet)), int(g.member.MinInSync()))
+}
+
+func (g *replicas) least(registered, inSync int) int {
+	if n := int(g.b.conf.Load().MinInSyncReplicas); n > 0 {
+		return n
+	}
+	return min(2, max(1, registered, inSync))
+}
+
+// promise is what the controllers may believe.
+func (g *replicas) promise() int32 {
+	r := g.term.Load().role
+	return int32(g.least(r.Replicas, len(r.SyncStateSet)))
+}
+
+// SetRole implements membership.Replica.
+func (g *replicas) SetRole(r membership.Role) { g.node.SetRole(roleOf(r)) }
+
+func roleOf(r membership.Role) replica.Role {
+	return replica.Role{Epoch: r.Epoch, Master: r.Master, MasterAddr: r.MasterAddr, SyncStateSet: r.SyncStateSet, SetEpoch: r.SetEpoch, Replicas: r.Replicas}
+}
+
+// alter asks the controllers for another SyncStateSet.
+func (g *replicas) alter(ctx context.Context, epoch, setEpoch int32, set []int64) (replica.Role, error) {
+	r, err := g.member.AlterSyncStateSet(ctx, epoch, setEpoch, set)
+	if errors.Is(err, membership.ErrNotAlive) {
+		err = fmt.Errorf("%w: %w", replica.ErrRefused, err)
+	}
+	return roleOf(r), err
+}
+
+// askHAAddr asks a broker for its replication port (EXCHANGE_BROKER_HA_INFO).
+func (g *replicas) askHAAddr(ctx context.Context, addr string) (string, error) {
+	reply, err := g.b.client.Call(ctx, addr, code.ExchangeBrokerHAInfo, &header.ExchangeHAInfoRequest{}, nil)
+	if err == nil {
+		err = reply.Err()
+	}
+	var h header.ExchangeHAInfoResponse
+	if err == nil {
+		err = reply.Decode(&h)
+	}
+	if err == nil && h.MasterHAAddress == "" {
+		err = errors.New("no address in the answer")
+	}
+	return h.MasterHAAddress, err
+}
+
+// handleHAInfo serves EXCHANGE_BROKER_HA_INFO from replicas.
+func (b *Broker) handleHAInfo(r *remoting.Request, h *header.ExchangeHAInfoRequest) error {
+	if h.MasterHAAddress != "" {
+		return code.New(code.SystemError, "who is master is decided by the controllers")
+	}
+	return r.OK(&header.ExchangeHAInfoResponse{MasterHAAddress: b.haAddr(), MasterFlushOffset: header.Some(b.store.Log.Flushed()), MasterAddress: b.addr}, nil)
+}
+
+// haAddr is where replicas connect.
+func (b *Broker) haAddr() string {
+	if b.replicas != nil {
+		return b.replicas.haAddr
+	}
+	c := b.conf.Load()
+	return net.JoinHostPort(c.BrokerIP2, strconv.Itoa(int(c.HaListenPort)))
+}
+
+// handleRoleChanged serves NOTIFY_BROKER_ROLE_CHANGED from the controllers.
+func (b *Broker) handleRoleChanged(r *remoting.Request, h *header.NotifyBrokerRoleChangedRequest) error {
+	if b.replicas == nil {
+		return code.New(code.SystemError, "this broker has no controllers")
+	}
+	var set body.SyncStateSet
+	if len(r.Body) > 0 {
+		if err := fastjson.Unmarshal(r.Body, &set); err != nil {
+			return code.New(code.InvalidParameter, "set: %v", err)
+		}
+	}
+	b.replicas.member.Notified(h.MasterEpoch.Or(0), h.SyncStateSetEpoch.Or(0), h.MasterBrokerID.Or(0), strings.Clone(h.MasterAddress), set.SyncStateSet)
+	return r.OK(nil, nil)
+}
+
+// handleHAStatus serves GET_BROKER_HA_STATUS.
+func (b *Broker) handleHAStatus(r *remoting.Request) error {
+	end := b.store.Log.End()
+	info := body.HARuntimeInfo{Master: true, MasterCommitLogMaxOffset: end}
+	if b.replicas != nil {
+		s := b.replicas.node.Status()
+		if info.Master = s.Master; !s.Master {
+			info.HAClientRuntimeInfo = body.HAClientRuntimeInfo{MasterAddr: s.Role.MasterAddr, MaxOffset: end}
+		}
+		for _, id := range slices.Sorted(maps.Keys(s.Acked)) {
+			in := slices.Contains(s.Role.SyncStateSet, id)
+			if in {
+				info.InSyncSlaveNums++
+			}
+			info.HAConnectionInfo = append(info.HAConnectionInfo, body.HAConnectionRuntimeInfo{Addr: s.Addrs[id], Diff: end - s.Acked[id], InSync: in, SlaveAckOffset: s.Acked[id], TransferFromWhere: s.Acked[id]})
+		}
+	}
+	return r.OK(nil, fastjson.Marshal(&info))
+}
+
+// handleEpochCache serves GET_BROKER_EPOCH_CACHE.
+func (b *Broker) handleEpochCache(r *remoting.Request) error {
+	if b.replicas == nil {
+		return code.New(code.SystemError, "this request only for controllerMode ")
+	}
+	c := b.conf.Load()
+	id, _ := b.brokerID()
+	e := body.EpochEntryCache{BrokerID: id, BrokerName: c.BrokerName, ClusterName: c.BrokerClusterName, MaxOffset: b.store.Log.End()}
+	epochs := b.replicas.node.Status().Epochs
+	for _, p := range epochs {
+		_, next := epochs.At(p.Start)
+		e.EpochList = append(e.EpochList, body.EpochEntry{Epoch: p.Epoch, StartOffset: p.Start, EndOffset: next})
+	}
+	return r.OK(nil, fastjson.Marshal(&e))
+}

@@ -1,0 +1,254 @@
+// Package chaos starts a cluster of processes, keeps it busy, breaks it in many ways, and looks whether anything that was
+// acknowledged is lost.
+//
+//	cluster.go  the processes
+//	load.go     producers and commits, and what they must find afterwards
+//	chaos.go    the faults, the rounds and the table
+package chaos
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// fault breaks something and returns how to mend it.
+type fault struct {
+	name  string
+	brief string
+	hit   func(ctx context.Context, c *Cluster) (mend func() error, err error)
+}
+
+// faults is the table of what can be broken.
+var faults = []fault{
+	{"kill-master", "kill -9 of the master", func(ctx context.Context, c *Cluster) (func() error, error) {
+		p, err := c.Master(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return p.Start, p.Kill()
+	}},
+	{"stop-master", "SIGSTOP of the master", func(ctx context.Context, c *Cluster) (func() error, error) {
+		p, err := c.Master(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return p.wake, p.Stop()
+	}},
+	{"end-master", "SIGTERM of the master", func(ctx context.Context, c *Cluster) (func() error, error) {
+		p, err := c.Master(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return p.Start, p.Terminate()
+	}},
+	{"kill-replica", "kill -9 of a replica", func(ctx context.Context, c *Cluster) (func() error, error) {
+		p, err := c.replica(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return p.Start, p.Kill()
+	}},
+	{"stop-replica", "SIGSTOP of a replica", func(ctx context.Context, c *Cluster) (func() error, error) {
+		p, err := c.replica(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return p.wake, p.Stop()
+	}},
+	{"kill-leader", "kill -9 of the leading controller", func(ctx context.Context, c *Cluster) (func() error, error) {
+		p, err := c.Leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return p.Start, p.Kill()
+	}},
+	{"stop-leader", "SIGSTOP of the leading controller", func(ctx context.Context, c *Cluster) (func() error, error) {
+		p, err := c.Leader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return p.wake, p.Stop()
+	}},
+	{"kill-both", "kill -9 of the master and the leading controller", func(ctx context.Context, c *Cluster) (func() error, error) {
+		m, err1 := c.Master(ctx)
+		l, err2 := c.Leader(ctx)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+		return func() error { return errors.Join(l.Start(), m.Start()) }, errors.Join(m.Kill(), l.Kill())
+	}},
+}
+
+// wake continues a stopped process, or starts it again if something else has ended it meanwhile.
+func (p *Process) wake() error {
+	_ = p.Continue()
+	if p.Died() != nil {
+		return p.Start()
+	}
+	return nil
+}
+
+// replica is a broker that is not the master.
+func (c *Cluster) replica(ctx context.Context) (*Process, error) {
+	m, err := c.Master(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(c.Brokers, func(p *Process) bool { return p != m && p.Running() })
+	if i < 0 {
+		return nil, errors.New("there is no replica")
+	}
+	return c.Brokers[i], nil
+}
+
+// tally is what has come of the rounds of one fault.
+type tally struct {
+	silences []time.Duration
+	failed   int64
+}
+
+// Main is the command castor chaos.
+func Main(ctx context.Context, args []string, out io.Writer) error {
+	fs := flag.NewFlagSet("castor chaos", flag.ContinueOnError)
+	rounds := fs.Int("rounds", 8, "faults, one after the other")
+	only := fs.String("faults", "", "which faults, separated by commas; all in turn if empty")
+	dir := fs.String("dir", "", "files of the cluster; a temporary folder that is removed after a good end if empty")
+	producers := fs.Int("producers", 4, "producers, each with a queue of its own")
+	pause := fs.Duration("pause", 2*time.Millisecond, "pause of a producer after each acknowledgement")
+	down := fs.Duration("down", time.Second, "how long a fault lasts at least")
+	list := fs.Bool("list", false, "list the faults and exit")
+	keys := fs.String("set", "", "key=value of every broker, separated by commas")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if *list {
+		for _, f := range faults {
+			fmt.Fprintf(out, "%-14s %s\n", f.name, f.brief)
+		}
+		return nil
+	}
+	chosen, err := choose(*only)
+	if err != nil {
+		return err
+	}
+	o := Options{Dir: *dir, Controllers: 3, Brokers: 3, Keys: map[string]string{}}
+	for pair := range strings.SplitSeq(*keys, ",") {
+		if k, v, ok := strings.Cut(pair, "="); ok {
+			o.Keys[k] = v
+		}
+	}
+	if o.Binary, err = os.Executable(); err != nil {
+		return err
+	}
+	if o.Dir == "" {
+		if o.Dir, err = os.MkdirTemp("", "castor-chaos-"); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "3 controllers, 3 brokers, files in %s\n", o.Dir)
+	if err = run(ctx, o, chosen, *rounds, *producers, *pause, *down, out); err == nil && *dir == "" {
+		err = os.RemoveAll(o.Dir)
+	}
+	return err
+}
+
+func choose(names string) (chosen []fault, err error) {
+	if names == "" {
+		return faults, nil
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(faults, func(f fault) bool { return f.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no fault %q; castor chaos -list shows them", name)
+		}
+		chosen = append(chosen, faults[i])
+	}
+	return chosen, nil
+}
+
+// ready is how long a cluster may take to be whole.
+const ready = 60 * time.Second
+
+func run(ctx context.Context, o Options, chosen []fault, rounds, producers int, pause, down time.Duration, out io.Writer) (err error) {
+	within, cancel := context.WithTimeout(ctx, ready)
+	c, err := Start(within, o)
+	cancel()
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err != nil {
+		return err
+	}
+	l, err := startLoad(ctx, c, producers, pause)
+	if err != nil {
+		return err
+	}
+	defer l.end()
+	tallies := map[string]*tally{}
+	for i := range rounds {
+		f := chosen[i%len(chosen)]
+		silence, failed, err := round(ctx, c, l, f, down)
+		fmt.Fprintf(out, "%4d  %-14s %6d ms without an acknowledgement, %d failed sends\n", i+1, f.name, silence.Milliseconds(), failed)
+		if err != nil {
+			return fmt.Errorf("round %d, %s: %w", i+1, f.name, err)
+		}
+		t := tallies[f.name]
+		if t == nil {
+			t = &tally{}
+			tallies[f.name] = t
+		}
+		t.silences, t.failed = append(t.silences, silence), t.failed+failed
+	}
+	l.find(ctx)
+	l.end()
+	v, err := l.check(ctx)
+	table(out, chosen, tallies)
+	fmt.Fprintf(out, "%d messages acknowledged, %d lost, %d out of order, %d repeated\n", v.Acked, v.Lost, v.Disordered, v.Repeated)
+	if v.Lost > 0 || v.Disordered > 0 {
+		err = errors.Join(err, errors.New("acknowledged messages are lost or out of order"))
+	}
+	return err
+}
+
+// round is one fault, from a whole cluster to a whole cluster.
+func round(ctx context.Context, c *Cluster, l *load, f fault, down time.Duration) (silence time.Duration, failed int64, err error) {
+	within, cancel := context.WithTimeout(ctx, ready)
+	defer cancel()
+	if err := c.Await(within, len(c.Brokers)); err != nil {
+		return 0, 0, err
+	}
+	l.pulse.reset()
+	before := l.failed.Load()
+	begin := time.Now()
+	mend, err := f.hit(within, c)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, during := l.pulse.read()
+	for n := during; n < during+100 || time.Since(begin) < down; _, n = l.pulse.read() {
+		if sleep(within, 10*time.Millisecond); within.Err() != nil {
+			return time.Since(begin), l.failed.Load() - before, errors.New("nothing is acknowledged any more")
+		}
+	}
+	silence, _ = l.pulse.read()
+	return silence, l.failed.Load() - before, mend()
+}
+
+func table(out io.Writer, chosen []fault, tallies map[string]*tally) {
+	fmt.Fprintf(out, "\n%-50s %6s %28s %7s\n", "fault", "rounds", "ms without ack p50/p99/max", "failed")
+	for _, f := range chosen {
+		t := tallies[f.name]
+		if t == nil {
+			continue
+		}
+		slices.Sort(t.silences)
+		at := func(p int) int64 { return t.silences[min(len(t.silences)-1, len(t.silences)*p/100)].Milliseconds() }
+		fmt.Fprintf(out, "%-50s %6d %28s %7d\n", f.brief, len(t.silences), fmt.Sprintf("%d / %d / %d", at(50), at(99), at(100)), t.failed)
+	}
+	fmt.Fprintln(out)
+}

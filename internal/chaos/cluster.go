@@ -1,0 +1,346 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/castor-mq/castor/internal/fastjson"
+	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/remoting/body"
+	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
+)
+
+// The one cluster and group there is.
+const (
+	ClusterName = "chaos"
+	GroupName   = "broker-a"
+)
+
+// Cluster is a name server, controllers and the brokers of one group, each a process of its own on the loopback device.
+type Cluster struct {
+	Dir         string
+	Names       *Process
+	Controllers []*Process
+	Brokers     []*Process
+
+	client *remoting.Client
+}
+
+// Process is one member of a Cluster. Its methods are for one goroutine.
+type Process struct {
+	Name string
+	Addr string // of its remoting server
+
+	bin, conf string
+	command   string
+	log       string
+	cmd       *exec.Cmd
+	ended     chan error
+	stopped   bool // by SIGSTOP
+}
+
+// Options say what to start.
+type Options struct {
+	Dir         string // for files of the cluster; it must exist
+	Binary      string // castor
+	Controllers int
+	Brokers     int
+	Keys        map[string]string // of every broker, beside those that are needed
+}
+
+// Start starts a cluster and waits until all brokers are in sync. Close must be called, also after an error.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	c := &Cluster{Dir: o.Dir, client: remoting.NewClient(nil, nil)}
+	ports, err := freePorts(1 + o.Controllers + 2*o.Brokers)
+	if err != nil {
+		return c, err
+	}
+	next := func() string { p := ports[0]; ports = ports[1:]; return p }
+	if c.Names, err = c.process(o.Binary, "namesrv", "namesrv", next(), map[string]string{"kvConfigPath": "kv.json", "configStorePath": "namesrv.properties"}); err != nil {
+		return c, err
+	}
+	var peers, controllers []string
+	for i := range o.Controllers {
+		port := next()
+		peers = append(peers, fmt.Sprintf("n%d-127.0.0.1:%s", i, port))
+		controllers = append(controllers, "127.0.0.1:"+port)
+	}
+	for i, addr := range controllers {
+		_, port, _ := net.SplitHostPort(addr)
+		p, err := c.process(o.Binary, "controller", fmt.Sprintf("controller-%d", i), port, map[string]string{"controllerDLegerGroup": "chaos", "controllerDLegerPeers": strings.Join(peers, ";"),
+			"controllerDLegerSelfId": fmt.Sprintf("n%d", i), "controllerStorePath": "data", "configStorePath": "controller.properties"})
+		if err != nil {
+			return c, err
+		}
+		c.Controllers = append(c.Controllers, p)
+	}
+	for i := range o.Brokers {
+		keys := map[string]string{"brokerClusterName": ClusterName, "brokerName": GroupName, "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1", "namesrvAddr": c.Names.Addr, "fastListenPort": "-1",
+			"enableControllerMode": "true", "controllerAddr": strings.Join(controllers, ";"), "storePathRootDir": "store", "mappedFileSizeCommitLog": "67108864", "haListenPort": next()}
+		maps.Copy(keys, o.Keys)
+		p, err := c.process(o.Binary, "broker", fmt.Sprintf("broker-%d", i), next(), keys)
+		if err != nil {
+			return c, err
+		}
+		c.Brokers = append(c.Brokers, p)
+	}
+	for _, p := range c.all() {
+		if err := p.Start(); err != nil {
+			return c, err
+		}
+	}
+	return c, c.Await(ctx, o.Brokers)
+}
+
+func freePorts(n int) (ports []string, err error) {
+	for range n {
+		l, e := net.Listen("tcp", "127.0.0.1:0")
+		if e != nil {
+			return nil, e
+		}
+		defer l.Close() //nolint:errcheck // only its number is wanted
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		ports = append(ports, port)
+	}
+	return ports, nil
+}
+
+func (c *Cluster) all() []*Process {
+	all := slices.Concat(c.Controllers, c.Brokers)
+	if c.Names != nil {
+		all = append([]*Process{c.Names}, all...)
+	}
+	return all
+}
+
+// process writes the configuration of a process. Values of keys that end in "Path" or "Dir" are below its folder.
+func (c *Cluster) process(bin, command, name, port string, keys map[string]string) (*Process, error) {
+	dir := filepath.Join(c.Dir, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "listenPort=%s\nbindAddress=127.0.0.1\n", port)
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		v := keys[k]
+		if strings.HasSuffix(k, "Path") || strings.HasSuffix(k, "Dir") {
+			v = filepath.Join(dir, v)
+		}
+		fmt.Fprintf(&text, "%s=%s\n", k, v)
+	}
+	p := &Process{Name: name, Addr: "127.0.0.1:" + port, bin: bin, command: command, conf: filepath.Join(dir, "conf.properties"), log: filepath.Join(dir, "log")}
+	return p, os.WriteFile(p.conf, []byte(text.String()), 0o600)
+}
+
+// Start runs the process. It does not wait until it serves.
+func (p *Process) Start() error {
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close() //nolint:errcheck // the process has its own
+	p.cmd = exec.Command(p.bin, p.command, "-c", p.conf)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	cmd, ended := p.cmd, make(chan error, 1)
+	p.ended = ended
+	go func() { ended <- cmd.Wait() }()
+	return nil
+}
+
+// Running tells whether the process lives.
+func (p *Process) Running() bool { return p.ended != nil }
+
+// Kill ends the process as a crash does.
+func (p *Process) Kill() error { return p.end(syscall.SIGKILL, 5*time.Second) }
+
+// Terminate asks the process to end, and waits until it has.
+func (p *Process) Terminate() error { return p.end(syscall.SIGTERM, 20*time.Second) }
+
+func (p *Process) end(s syscall.Signal, limit time.Duration) error {
+	if p.ended == nil {
+		return nil
+	}
+	_ = p.cmd.Process.Signal(s)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-p.ended:
+		p.ended, p.stopped = nil, false
+		if s == syscall.SIGTERM && err != nil {
+			return fmt.Errorf("%s ended with %w; see %s", p.Name, err, p.log)
+		}
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%s does not end", p.Name)
+	}
+}
+
+// Stop freezes the process until Continue.
+func (p *Process) Stop() error { p.stopped = true; return p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Continue ends Stop.
+func (p *Process) Continue() error { p.stopped = false; return p.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Died returns why the process ended although nobody asked it to, nil if it did not.
+func (p *Process) Died() error {
+	if p.ended == nil {
+		return nil
+	}
+	select {
+	case err := <-p.ended:
+		p.ended = nil
+		return fmt.Errorf("%s died: %w; see %s", p.Name, err, p.log)
+	default:
+		return nil
+	}
+}
+
+// Close ends all processes.
+func (c *Cluster) Close() error {
+	var err error
+	for _, p := range c.all() {
+		if p.stopped {
+			_ = p.Continue()
+		}
+		err = errors.Join(err, p.Kill())
+	}
+	c.client.Close()
+	return err
+}
+
+// Replicas asks the controllers for the state of the group.
+func (c *Cluster) Replicas(ctx context.Context) (*body.ReplicasInfo, error) {
+	var last error
+	for _, p := range c.Controllers {
+		if !p.Running() || p.stopped {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, time.Second)
+		r, err := c.client.Call(limited, p.Addr, code.ControllerGetSyncStateData, nil, fastjson.Marshal([]string{GroupName}))
+		cancel()
+		if err == nil {
+			err = r.Err()
+		}
+		if err != nil {
+			last = err
+			continue
+		}
+		var info body.BrokerReplicasInfo
+		if err := fastjson.Unmarshal(r.Body, &info); err != nil {
+			return nil, err
+		}
+		if g, ok := info.ReplicasInfoTable[GroupName]; ok {
+			return &g, nil
+		}
+		last = errors.New("the controllers do not know the group")
+	}
+	return nil, fmt.Errorf("no controller answers: %w", last)
+}
+
+// Await waits until there is a master, n brokers are in sync, and the name server knows the master.
+func (c *Cluster) Await(ctx context.Context, n int) error {
+	what := ""
+	for {
+		for _, p := range c.all() {
+			if err := p.Died(); err != nil {
+				return err
+			}
+		}
+		g, err := c.Replicas(ctx)
+		switch {
+		case err != nil:
+			what = err.Error()
+		case g.MasterBrokerID == nil || len(g.InSyncReplicas) < n:
+			what = fmt.Sprintf("%d of %d brokers are in sync", len(g.InSyncReplicas), n)
+		default:
+			addr, err := c.Route(ctx)
+			if err == nil && addr == g.MasterAddress {
+				return nil
+			}
+			what = fmt.Sprintf("the name server says that %q is master, not %s (%v)", addr, g.MasterAddress, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the cluster does not get ready: %s; see %s", what, c.Dir)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Route asks the name server for the address of the master.
+func (c *Cluster) Route(ctx context.Context) (string, error) {
+	limited, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var info body.ClusterInfo
+	r, err := c.client.Call(limited, c.Names.Addr, code.GetBrokerClusterInfo, nil, nil)
+	if err == nil {
+		err = r.Err()
+	}
+	if err == nil {
+		err = fastjson.Unmarshal(r.Body, &info)
+	}
+	if err != nil {
+		return "", err
+	}
+	return info.BrokerAddrTable[GroupName].BrokerAddrs[0], nil
+}
+
+// Master is the process of the master that the controllers name.
+func (c *Cluster) Master(ctx context.Context) (*Process, error) {
+	g, err := c.Replicas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range c.Brokers {
+		if p.Addr == g.MasterAddress {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("no broker has the master's address %q", g.MasterAddress)
+}
+
+// Leader is the process of the leading controller.
+func (c *Cluster) Leader(ctx context.Context) (*Process, error) {
+	for _, p := range c.Controllers {
+		if !p.Running() || p.stopped {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, time.Second)
+		r, err := c.client.Call(limited, p.Addr, code.ControllerGetMetadataInfo, nil, nil)
+		cancel()
+		var h header.GetMetaDataResponse
+		if err == nil && r.Decode(&h) == nil && h.IsLeader {
+			return p, nil
+		}
+	}
+	return nil, errors.New("no controller leads")
+}
+
+// Log copies the last lines of a process's log.
+func (p *Process) Log(w io.Writer, bytes int64) {
+	f, err := os.Open(p.log)
+	if err != nil {
+		return
+	}
+	defer f.Close() //nolint:errcheck // read only
+	if st, err := f.Stat(); err == nil && st.Size() > bytes {
+		_, _ = f.Seek(-bytes, io.SeekEnd)
+	}
+	_, _ = io.Copy(w, f)
+}

@@ -1,0 +1,46 @@
+package remoting
+
+import (
+	"context"
+
+	"github.com/castor-mq/castor/remoting/code"
+	"github.com/castor-mq/castor/remoting/header"
+)
+
+// forwarded are the ext fields of a command, to be written as the header of another one.
+type forwarded struct {
+	*Command
+	also string // a field more, "true"; empty for none
+}
+
+// AppendFields implements header.Appender.
+func (f forwarded) AppendFields(w *header.Writer) {
+	f.EachExt(func(key, val []byte) bool {
+		w.Bytes(string(key), val)
+		return true
+	})
+	if f.also != "" {
+		w.Bool(f.also, true)
+	}
+}
+
+// Forward sends the request as it came to another server, with one ext field more, and answers with what comes back. It blocks. An
+// error means that the request has not been answered, and whether the other server has carried it out is unknown.
+func (cl *Client) Forward(ctx context.Context, addr string, r *Request, mark string) error {
+	c, err := cl.Conn(ctx, addr)
+	if err != nil {
+		return err
+	}
+	h := forwarded{&r.Command, mark}
+	if r.IsOneway() {
+		err := c.Oneway(code.Request(r.Code), h, r.Body)
+		r.state = replied
+		return err
+	}
+	reply, err := c.Call(ctx, code.Request(r.Code), h, r.Body)
+	if err != nil {
+		return err
+	}
+	r.Reply(code.Response(reply.Code), string(reply.Remark), forwarded{Command: &reply.Command}, reply.Body)
+	return nil
+}
