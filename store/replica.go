@@ -100,13 +100,21 @@ func (s *Store) Truncate(to int64) error {
 		if confirmed := s.Confirmed(); to < confirmed {
 			return fmt.Errorf("%w: cut at %d, confirmed up to %d", ErrConfirmed, to, confirmed)
 		}
-		if c := s.checkpoint; c.durable > to { // what is left behind to if this is interrupted means nothing
-			c.durable = to
-			if err := s.writeCheckpoint(c, true); err != nil {
-				return err
-			}
+		if to == s.Log.Appended() {
+			return nil
 		}
-		return s.Log.Truncate(to)
+		c := s.checkpoint
+		boot := c.boot
+		c.boot, c.durable = "", min(to, s.Log.Flushed()) // what lies behind if this is interrupted means nothing
+		if err := s.writeCheckpoint(c, true); err != nil {
+			return err
+		}
+		err := s.Log.Truncate(to)
+		if s.Log.Poisoned() == nil {
+			c.boot = boot
+			err = errors.Join(err, s.writeCheckpoint(c, false))
+		}
+		return err
 	})
 }
 
@@ -148,7 +156,6 @@ func (s *Store) wipe(base int64) error {
 	if _, err := s.Queues.Flush(true, math.MaxInt64); err != nil {
 		return err
 	}
-	s.Queues.Recount()
 	if s.Index != nil {
 		if err := s.Index.Truncate(0); err != nil {
 			return err

@@ -36,9 +36,53 @@ func newNode(t *testing.T, c *confirm) *node {
 	n.cfg.StateFile = filepath.Join(t.TempDir(), "state.db")
 	n.cfg.QueueFile = 10 * queue.UnitSize
 	n.cfg.Replicated, n.cfg.ReplicaTimeout = true, time.Minute
+	n.boot(t, 0)
 	n.open(t, c)
 	return n
 }
+
+// boot is a boot of the machine.
+func (n *node) boot(t *testing.T, id int) {
+	t.Helper()
+	if err := errors.Join(n.fs.MkdirAll(filepath.Dir(bootFile)), n.fs.WriteFileAtomic(bootFile, fmt.Append(nil, "boot ", id))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crash runs f and lets the process die at the operation of the disk with this number, or the machine with what the mode leaves; a part
+// of that operation gets through, if it is a write. It tells whether f was through before; the node is closed in any case.
+func (n *node) crash(t *testing.T, at int, mode vfs.CrashMode, f func() error) (done bool) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(uint64(at), uint64(mode)))
+	i := 0
+	n.fs.Inject(func(op vfs.Op, _ string, _, size int64) error {
+		switch {
+		case op == vfs.OpClose || op == vfs.OpReadAt:
+			return nil
+		case i < at:
+			i++
+			return nil
+		case i == at && op == vfs.OpWriteAt:
+			i++
+			return &vfs.ShortWrite{N: rng.IntN(int(size)), Err: errCrashed}
+		}
+		i = at + 1
+		return errCrashed
+	})
+	err := f()
+	n.fs.Inject(nil)
+	if done = i <= at; done && err != nil || !done && !errors.Is(err, errCrashed) {
+		t.Fatalf("operation %d, mode %d: %v", at, mode, err)
+	}
+	after := n.fs.CrashClone(rng, mode)
+	_ = n.abandon()
+	if n.fs = after; mode != vfs.CrashKeep {
+		n.boot(t, 1)
+	}
+	return done
+}
+
+var crashModes = []vfs.CrashMode{vfs.CrashKeep, vfs.CrashDrop, vfs.CrashMix, vfs.CrashTear}
 
 func (n *node) open(t *testing.T, c *confirm) {
 	t.Helper()
@@ -371,79 +415,56 @@ func TestOpenKnowsWhatIsConfirmed(t *testing.T) {
 	}
 }
 
-// TestCrashInStoreTruncate lets the machine die at every operation of a cut. The store opens with all that was confirmed, and what it
-// still has of the rest can be cut again.
-func TestCrashInStoreTruncate(t *testing.T) {
-	rounds := 3
+// TestCrashInCut lets the machine die at every operation of a cut. The store opens with all that was confirmed, and what it still has of
+// the rest can be cut again.
+func TestCrashInCut(t *testing.T) {
+	rounds := 4
 	if testing.Short() {
 		rounds = 1
 	}
 	for round := range rounds {
-		for at, done := 0, false; !done; at++ {
-			g := newGroupOfTwo(t, uint64(round))
-			for g.master.Log.End() < 150<<10 {
-				g.step()
+		for _, mode := range crashModes {
+			for at, done := 0, false; !done; at++ {
+				done = crashInCut(t, uint64(round), mode, at)
 			}
-			for g.replica.take(g.master, 10_000) {
-			}
-			g.moveConfirm()
-			n := g.replica
-			if err := errors.Join(n.save(true), n.Log.Flush(), n.save(true)); err != nil { // all is durable, also what is cut
-				t.Fatal(err)
-			}
-			confirmed, end := n.Confirmed(), n.Log.End()
-			rng := rand.New(rand.NewPCG(uint64(round), uint64(at)))
-			mode := vfs.CrashMode(rng.IntN(4))
-			var after *vfs.Mem
-			left := at
-			n.fs.Inject(func(op vfs.Op, _ string, _, _ int64) error {
-				if after == nil && op != vfs.OpClose && op != vfs.OpReadAt {
-					if left--; left < 0 {
-						after = n.fs.CrashClone(rng, mode)
-					}
-				}
-				if after != nil {
-					return errCrashed
-				}
-				return nil
-			})
-			err := n.Truncate(confirmed)
-			n.fs.Inject(nil)
-			if done = after == nil; done {
-				if err != nil {
-					t.Fatal(err)
-				}
-				after = n.fs.CrashClone(rng, mode)
-			} else if !errors.Is(err, errCrashed) {
-				t.Fatal(err)
-			}
-			_ = n.abandon()
-			n.fs = after
-			if mode != vfs.CrashKeep {
-				if err := errors.Join(after.MkdirAll(filepath.Dir(bootFile)), after.WriteFileAtomic(bootFile, []byte("another"))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			n.open(t, &g.confirm)
-			if n.Confirmed() != confirmed || n.Log.End() < confirmed || n.Log.End() > end || done && n.Log.End() != confirmed {
-				t.Fatalf("operation %d, mode %d: confirmed %d, was %d; the log ends at %d", at, mode, n.Confirmed(), confirmed, n.Log.End())
-			}
-			g.checkQueues(n)
-			if err := n.Truncate(confirmed); err != nil {
-				t.Fatal(err)
-			}
-			if err := n.Truncate(0); !errors.Is(err, ErrConfirmed) {
-				t.Fatal(err)
-			}
-			for n.take(g.master, 10_000) {
-			}
-			if n.Log.End() != g.master.Log.End() {
-				t.Fatal(n.Log.End(), g.master.Log.End())
-			}
-			_ = n.abandon()
-			_ = g.master.abandon()
 		}
 	}
+}
+
+func crashInCut(t *testing.T, seed uint64, mode vfs.CrashMode, at int) (done bool) {
+	t.Helper()
+	g := newGroupOfTwo(t, seed)
+	for g.master.Log.End() < 100<<10 {
+		g.step()
+	}
+	for g.replica.take(g.master, 10_000) {
+	}
+	g.moveConfirm()
+	n := g.replica
+	if err := errors.Join(n.Log.Flush(), n.save(true)); err != nil { // all is durable, also what is cut
+		t.Fatal(err)
+	}
+	confirmed, end := n.Confirmed(), n.Log.End()
+	done = n.crash(t, at, mode, func() error { return n.Truncate(confirmed) })
+	n.open(t, &g.confirm)
+	if n.Confirmed() != confirmed || n.Log.End() < confirmed || n.Log.End() > end || done && n.Log.End() != confirmed {
+		t.Fatalf("operation %d, mode %d: confirmed %d, was %d; the log ends at %d", at, mode, n.Confirmed(), confirmed, n.Log.End())
+	}
+	g.checkQueues(n)
+	if err := n.Truncate(confirmed); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Truncate(0); !errors.Is(err, ErrConfirmed) {
+		t.Fatal(err)
+	}
+	for n.take(g.master, 10_000) {
+	}
+	if n.Log.End() != g.master.Log.End() {
+		t.Fatal(n.Log.End(), g.master.Log.End())
+	}
+	_ = n.abandon()
+	_ = g.master.abandon()
+	return done
 }
 
 // TestDemoteTellsEachOnce demotes and promotes while many append and the gate moves: every waiter is told once, nil only for what is
@@ -539,6 +560,27 @@ func TestDemoteTellsEachOnce(t *testing.T) {
 	}
 }
 
+// TestDemoteOfTheConfirmed: who was queued when his record had been dispatched is told that it is confirmed.
+func TestDemoteOfTheConfirmed(t *testing.T) {
+	g := newGroupOfTwo(t, 1)
+	g.put("T0", 0)
+	g.confirm.at.Store(g.master.Log.End())
+	g.master.Advance()
+	g.put("T0", 0)
+	var below, above once
+	for w, end := range map[*once]int64{&below: g.confirm.at.Load(), &above: g.master.Log.End()} {
+		if !g.master.waiters.add(waiting{end: end, w: w}, 0) {
+			t.Fatal("not queued")
+		}
+	}
+	g.master.Demote(ErrNotMaster)
+	if below.told.Load() != 1 || below.err != nil || above.told.Load() != 1 || !errors.Is(above.err, ErrNotMaster) {
+		t.Fatal(below.told.Load(), below.err, above.told.Load(), above.err)
+	}
+	_ = g.master.abandon()
+	_ = g.replica.abandon()
+}
+
 // TestReplicaTimeout tells what a record still lacks.
 func TestReplicaTimeout(t *testing.T) {
 	for _, c := range []struct {
@@ -629,77 +671,67 @@ func TestGateIsBelowWhatIsWritten(t *testing.T) {
 
 // TestReset drops everything, also if the machine dies on the way, and starts over where a master's log begins.
 func TestReset(t *testing.T) {
-	for at, done := 0, false; !done; at++ {
-		g := newGroupOfTwo(t, 5)
-		for g.master.Log.End() < 150<<10 {
-			g.step()
+	for _, mode := range crashModes {
+		step := 1
+		if testing.Short() {
+			step = 3
 		}
-		n := g.replica
-		for n.take(g.master, 10_000) {
+		for at, done := int(mode), false; !done; at += step {
+			done = crashInReset(t, mode, at)
 		}
-		g.moveConfirm()
-		if err := n.save(true); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.master.Reset(0); err == nil {
-			t.Fatal("a master was reset")
-		}
-		base := g.master.Log.Segments()[1].Base
-		rng := rand.New(rand.NewPCG(3, uint64(at)))
-		mode := vfs.CrashMode(rng.IntN(4))
-		var after *vfs.Mem
-		left := at
-		n.fs.Inject(func(op vfs.Op, _ string, _, _ int64) error {
-			if after == nil && op != vfs.OpClose && op != vfs.OpReadAt {
-				if left--; left < 0 {
-					after = n.fs.CrashClone(rng, mode)
-				}
-			}
-			if after != nil {
-				return errCrashed
-			}
-			return nil
-		})
-		err := n.Reset(base)
-		n.fs.Inject(nil)
-		if done = after == nil; !done {
-			if !errors.Is(err, errCrashed) {
-				t.Fatal(err)
-			}
-			_ = n.abandon()
-			n.fs = after
-			if mode != vfs.CrashKeep {
-				if err := errors.Join(after.MkdirAll(filepath.Dir(bootFile)), after.WriteFileAtomic(bootFile, []byte("another"))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			n.open(t, &g.confirm)
-			if empty := len(n.Queues.All()) == 0; empty != (n.Log.End() == n.Log.Min()) { // what has begun is finished
-				t.Fatalf("operation %d: the log is [%d, %d), queues empty: %v", at, n.Log.Min(), n.Log.End(), empty)
-			}
-			err = n.Reset(base)
-		}
-		if err != nil {
-			t.Fatalf("operation %d, mode %d: %v", at, mode, err)
-		}
-		if n.Log.Min() != base || n.Log.End() != base || n.Confirmed() != base || n.Dispatched() != base || n.State.Applied() != base || len(n.Queues.All()) != 0 {
-			t.Fatal(n.Log.Min(), n.Log.End(), n.Confirmed(), n.Dispatched(), n.State.Applied())
-		}
-		for n.take(g.master, 10_000) {
-		}
-		g.confirm.at.Store(g.master.Log.End())
-		n.Advance()
-		if err := n.save(true); err != nil {
-			t.Fatal(err)
-		}
-		_ = n.abandon()
-		n.open(t, &g.confirm)
-		if n.Log.Min() != base || n.Log.End() != g.master.Log.End() || n.Dispatched() != n.Log.End() {
-			t.Fatal(n.Log.Min(), n.Log.End(), n.Dispatched())
-		}
-		_ = n.abandon()
-		_ = g.master.abandon()
 	}
+}
+
+func crashInReset(t *testing.T, mode vfs.CrashMode, at int) (done bool) {
+	t.Helper()
+	g := newGroupOfTwo(t, 5)
+	for g.master.Log.End() < 150<<10 {
+		g.step()
+	}
+	n := g.replica
+	for n.take(g.master, 10_000) {
+	}
+	g.moveConfirm()
+	if err := n.save(true); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.master.Reset(0); err == nil {
+		t.Fatal("a master was reset")
+	}
+	base := g.master.Log.Segments()[1].Base
+	offsets := n.State.OffsetsOfGroup("G")
+	done = n.crash(t, at, mode, func() error { return n.Reset(base) })
+	n.open(t, &g.confirm)
+	if empty := len(n.Queues.All()) == 0; empty != (n.Log.End() == n.Log.Min()) { // what has begun is finished
+		t.Fatalf("operation %d: the log is [%d, %d), queues empty: %v", at, n.Log.Min(), n.Log.End(), empty)
+	}
+	if left := n.State.OffsetsOfGroup("G"); n.Log.End() > n.Log.Min() && !slices.Equal(left, offsets) || n.Log.End() == n.Log.Min() && len(left) > 0 || len(offsets) == 0 {
+		t.Fatalf("operation %d: the log is [%d, %d) and the offsets are %v, were %v", at, n.Log.Min(), n.Log.End(), left, offsets)
+	}
+	if done && n.Log.Min() != base {
+		t.Fatalf("the log begins at %d, not at %d", n.Log.Min(), base)
+	}
+	if err := n.Reset(base); err != nil {
+		t.Fatalf("operation %d, mode %d: %v", at, mode, err)
+	}
+	if n.Log.Min() != base || n.Log.End() != base || n.Confirmed() != base || n.Dispatched() != base || n.State.Applied() != base || len(n.Queues.All()) != 0 {
+		t.Fatal(n.Log.Min(), n.Log.End(), n.Confirmed(), n.Dispatched(), n.State.Applied())
+	}
+	for n.take(g.master, 10_000) {
+	}
+	g.confirm.at.Store(g.master.Log.End())
+	n.Advance()
+	if err := n.save(true); err != nil {
+		t.Fatal(err)
+	}
+	_ = n.abandon()
+	n.open(t, &g.confirm)
+	if n.Log.Min() != base || n.Log.End() != g.master.Log.End() || n.Dispatched() != n.Log.End() {
+		t.Fatal(n.Log.Min(), n.Log.End(), n.Dispatched())
+	}
+	_ = n.abandon()
+	_ = g.master.abandon()
+	return done
 }
 
 // TestPromoteCountsLikeTheMaster has records in the tail that count in other ways than by one.

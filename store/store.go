@@ -380,7 +380,7 @@ func (s *Store) dead() error {
 // fail refuses everything from now on.
 func (s *Store) fail(err error) {
 	s.broken.Store(&err)
-	s.log.Error("the log cannot be read where it was written: this broker takes no more messages", zap.Error(err))
+	s.log.Error("the store has failed: this broker takes no more messages", zap.Error(err))
 }
 
 // Run does the store's background work until ctx ends.

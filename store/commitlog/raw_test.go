@@ -241,33 +241,55 @@ func blankOf(n int) []byte {
 	return b
 }
 
-// TestCrashInTruncate cuts a log at a random record, and lets the machine die at every operation of that. What comes back is a
-// beginning of the old log that reaches the cut; cut again and written on, whatever happens next, nothing of the old end is ever seen.
+// TestCrashInTruncate cuts a log at a random record, and lets the machine die at every operation of that, or in the middle of one. What
+// comes back is a beginning of the old log that reaches the cut; cut again and written on, whatever happens next, nothing of the old end
+// is ever seen.
 func TestCrashInTruncate(t *testing.T) {
 	seeds := uint64(12)
 	if testing.Short() {
-		seeds = 4
+		seeds = 3
 	}
 	for seed := range seeds {
-		for at, done := 0, false; !done; at++ {
-			rng := rand.New(rand.NewPCG(seed, uint64(at)))
-			done = crashInTruncate(t, seed, at, rng)
+		for _, mode := range []vfs.CrashMode{vfs.CrashKeep, vfs.CrashDrop, vfs.CrashMix, vfs.CrashTear} {
+			for at, done := 0, false; !done; at++ {
+				done = crashInTruncate(t, seed, mode, at)
+			}
 		}
 	}
 }
 
 var errDead = errors.New("dead")
 
-func crashInTruncate(t *testing.T, seed uint64, at int, rng *rand.Rand) (done bool) {
+// dieAt lets every operation fail from a certain one on; of that, if it is a write, a part gets through.
+func dieAt(fs *vfs.Mem, at int, rng *rand.Rand) (dead func() bool) {
+	n := 0
+	fs.Inject(func(op vfs.Op, _ string, _, size int64) error {
+		switch {
+		case op == vfs.OpClose || op == vfs.OpReadAt:
+			return nil
+		case n < at:
+			n++
+			return nil
+		case n == at && op == vfs.OpWriteAt:
+			n++
+			return &vfs.ShortWrite{N: rng.IntN(int(size)), Err: errDead}
+		}
+		n = at + 1
+		return errDead
+	})
+	return func() bool { return n > at }
+}
+
+func crashInTruncate(t *testing.T, seed uint64, mode vfs.CrashMode, at int) (done bool) {
 	t.Helper()
 	l, fs := newLog(t, TakesOwn)
 	fixed := rand.New(rand.NewPCG(seed, 99))
+	rng := rand.New(rand.NewPCG(seed, uint64(at)))
 	offsets := fillRandom(t, l, fixed, 20+fixed.IntN(200))
 	if err := l.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	more := fillRandom(t, l, fixed, fixed.IntN(30)) // not synced
-	offsets = append(offsets, more...)
+	offsets = append(offsets, fillRandom(t, l, fixed, fixed.IntN(30))...) // not synced
 	l.SetMode(TakesRaw, nil)
 	if fixed.IntN(2) == 0 {
 		l.Prepare()
@@ -275,38 +297,22 @@ func crashInTruncate(t *testing.T, seed uint64, at int, rng *rand.Rand) (done bo
 	keep := fixed.IntN(len(offsets))
 	to := offsets[keep]
 	durable := min(l.Flushed(), to)
-	mode := vfs.CrashMode(rng.IntN(4))
-	n := 0
-	var after *vfs.Mem
-	fs.Inject(func(op vfs.Op, _ string, _, _ int64) error {
-		if after != nil {
-			return errDead
-		}
-		if n == at && op != vfs.OpClose && op != vfs.OpReadAt {
-			after = fs.CrashClone(rng, mode)
-			return errDead
-		}
-		if op != vfs.OpClose && op != vfs.OpReadAt {
-			n++
-		}
-		return nil
-	})
+	dead := dieAt(fs, at, rng)
 	err := l.Truncate(to)
 	fs.Inject(nil)
-	if done = after == nil; done {
+	if done = !dead(); done {
 		if err != nil || l.End() != to || l.Appended() != to || l.Flushed() > to {
 			t.Fatalf("seed %d: cut at %d: end %d, appended %d, flushed %d: %v", seed, to, l.End(), l.Appended(), l.Flushed(), err)
 		}
 		checkAt(t, l, offsets[:keep])
-		after = fs.CrashClone(rng, mode)
 	} else if !errors.Is(err, errDead) || !errors.Is(l.Poisoned(), ErrPoisoned) {
 		t.Fatal(err)
 	}
+	after := fs.CrashClone(rng, mode)
 	_ = l.Abandon()
-	lost := mode != vfs.CrashKeep
-	l = open(t, after, "/log", Recovery{Synced: durable, PowerLoss: lost})
+	l = open(t, after, "/log", Recovery{Synced: durable, PowerLoss: true})
 	low := to
-	if lost {
+	if mode != vfs.CrashKeep {
 		low = durable
 	}
 	kept := 0

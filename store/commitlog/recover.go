@@ -258,6 +258,21 @@ func (l *Log) cut(t torn) error {
 	return t.erase()
 }
 
+// erase writes zeros over what lies behind the end, durably.
+func (t *torn) erase() error {
+	if t.dirty == t.end {
+		return nil
+	}
+	for at := t.end; at < t.dirty; {
+		n := min(int64(len(zeros)), t.dirty-at)
+		if _, err := t.seg.file.WriteAt(zeros[:n], at-t.seg.base); err != nil {
+			return err
+		}
+		at += n
+	}
+	return t.seg.file.SyncData()
+}
+
 // takeFrom takes the segments that begin at or above offset off the list, but never the first.
 func (l *Log) takeFrom(offset int64) (later []*segment) {
 	l.list.Lock()
@@ -284,22 +299,6 @@ func (l *Log) erase(segs []*segment) error {
 		}
 	}
 	return nil
-}
-
-// erase writes zeros over what lies behind the end, durably. It begins at the far end: if the process dies on the way, what is left
-// is a log and one torn record.
-func (t *torn) erase() error {
-	if t.dirty == t.end {
-		return nil
-	}
-	for to := t.dirty; to > t.end; {
-		n := min(int64(len(zeros)), to-t.end)
-		if _, err := t.seg.file.WriteAt(zeros[:n], to-n-t.seg.base); err != nil {
-			return err
-		}
-		to -= n
-	}
-	return t.seg.file.SyncData()
 }
 
 // take makes the log ready for appends at end. What lies above durable may be in the page cache only.

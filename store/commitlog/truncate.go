@@ -8,8 +8,8 @@ import (
 
 // Truncate cuts off what lies at or above to, a record boundary in the log of a replica (TakesRaw or TakesNothing). It is durable when
 // it returns: old bytes never come back as records, least of all behind new ones. A crash on the way leaves a log that ends at to or
-// behind it, provided that Recovery.Synced is not above to any more. What has been appended and is not written is dropped, so to must
-// not be above End. After an error of the disk the log is poisoned.
+// behind it, with anything behind its end: the Recovery after it must take that for torn (PowerLoss, and Synced not above to). What has
+// been appended and is not written is dropped, so to must not be above End. After an error of the disk the log is poisoned.
 func (l *Log) Truncate(to int64) error {
 	if err := l.checkBoundary(to); err != nil {
 		return err
