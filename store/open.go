@@ -18,8 +18,9 @@ import (
 	"github.com/castor-mq/castor/store/state"
 )
 
-// Open takes the directory, recovers what is in it, and returns a store that can be read and appended to, or with Replicated a replica. A store written by the
-// Java broker is taken over: its log as it is, its config/*.json as the first state; queues and index are built anew.
+// Open takes the directory, recovers what is in it, and returns a store that can be read and appended to, or, with Replicated, a
+// replica. A store written by the Java broker is taken over: its log as it is, its config/*.json as the first state; queues and index
+// are built anew.
 func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Store, error) {
 	if cfg.MaxWaiters == 0 {
 		cfg.MaxWaiters = 1 << 20

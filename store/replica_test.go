@@ -472,6 +472,7 @@ func crashInCut(t *testing.T, seed uint64, mode vfs.CrashMode, at int) (done boo
 func TestDemoteTellsEachOnce(t *testing.T) {
 	var c confirm
 	n := newNode(t, &c)
+	n.g = newGroup(n.Store)
 	var mu sync.Mutex
 	type told struct {
 		*once
@@ -555,9 +556,7 @@ func TestDemoteTellsEachOnce(t *testing.T) {
 			t.Fatalf("waiter %d was told that %d is confirmed; that is so up to %d", i, w.end, n.Confirmed())
 		}
 	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	n.stop()
 }
 
 // TestDemoteOfTheConfirmed: who was queued when his record had been dispatched is told that it is confirmed.

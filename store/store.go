@@ -169,19 +169,19 @@ type live struct {
 	retention     Retention
 }
 
+// Reconfigure takes SyncFlush, FlushInterval, SyncTimeout, ReplicaTimeout and Retention of c, except for Retention.Interval; everything
+// else stays as it was when the store was opened. What was confirmed stays so.
+func (s *Store) Reconfigure(c Config) {
+	s.setLive(c)
+	s.Advance() // who waited for a flush need not any more
+}
+
 func (s *Store) setLive(c Config) {
 	timeout := c.SyncTimeout
 	if s.cfg.Replicated {
 		timeout = c.ReplicaTimeout
 	}
 	s.live.Store(&live{c.SyncFlush, c.FlushInterval, timeout, c.Retention})
-}
-
-// Reconfigure takes SyncFlush, FlushInterval, SyncTimeout, ReplicaTimeout and Retention of c, except for Retention.Interval; everything else stays
-// as it was when the store was opened. What was confirmed stays so.
-func (s *Store) Reconfigure(c Config) {
-	s.setLive(c)
-	s.Advance() // who waited for a flush need not any more
 }
 
 // Stats returns the counters.
