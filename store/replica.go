@@ -78,8 +78,9 @@ func (s *Store) count(at int64, v *message.View) error {
 }
 
 // Demote makes a master a replica: when it returns no record of its own is taken any more, and those who waited for one that is not
-// confirmed have been told err, each once, as those will be whose appends are just returning; err must not be nil. From then on the store takes a master's
-// bytes. What was appended stays, also what was not confirmed; Log.Appended is its end. Do not call it from a Waiter.
+// confirmed have been told err, each once, as those will be whose appends are just returning; err must not be nil. From then on the
+// store takes a master's bytes. What was appended stays, also what was not confirmed; Log.Appended is its end. Do not call it from a
+// Waiter.
 func (s *Store) Demote(err error) {
 	s.role.Lock()
 	defer s.role.Unlock()
@@ -133,7 +134,8 @@ func (s *Store) reshape(f func() error) (err error) {
 
 // Reset drops everything that a replica holds, confirmed or not: log, queues, index and state. The log goes on at base, a multiple of
 // the segment size, and so does the confirm offset. If it is interrupted or fails the store takes nothing any more, and the next Open
-// finishes it with an empty log at 0.
+// finishes it with an empty log at 0. A log that begins above 0 lacks the state and the ends of queues that lie below: such a replica
+// must not be promoted.
 func (s *Store) Reset(base int64) error {
 	return s.reshape(func() error {
 		if base < 0 || base%s.cfg.SegmentSize != 0 {

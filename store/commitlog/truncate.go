@@ -56,8 +56,8 @@ func (l *Log) checkBoundary(at int64) error {
 	return err
 }
 
-// Reset drops the whole log of a replica (TakesRaw or TakesNothing) and starts an empty one at base, a multiple of the segment size. A crash on the way
-// leaves a beginning of the old log, nothing, or the new one. After an error of the disk the log is poisoned.
+// Reset drops the whole log of a replica (TakesRaw or TakesNothing) and starts an empty one at base, a multiple of the segment size. A
+// crash on the way leaves a beginning of the old log, nothing, or the new one. After an error of the disk the log is poisoned.
 func (l *Log) Reset(base int64) error {
 	if base < 0 || base%l.cfg.SegmentSize != 0 {
 		return fmt.Errorf("%w: no segment begins at %d", ErrRange, base)
