@@ -12,7 +12,7 @@ const (
 	// find a new master.
 	rejoin = time.Second
 	// lost is the same for a member that was connected to this master.
-	lost = 300 * time.Millisecond
+	lost = 100 * time.Millisecond
 	// blocked is how long a member may hold up the confirm offset without acknowledging anything.
 	blocked = 500 * time.Millisecond
 	// entering is how long a proposed member may take to reach the end of the log.

@@ -75,8 +75,8 @@ func TestWhoLeavesTheSet(t *testing.T) {
 	l := three()
 	wants(t, l.Tick(100, at(50)))
 	l.Detach(3, 30, at(100))
-	wants(t, l.Tick(100, at(350)))
-	wants(t, l.Tick(100, at(450)), 1, 2)
+	wants(t, l.Tick(100, at(150)))
+	wants(t, l.Tick(100, at(250)), 1, 2)
 	if l.mustAck(t, 2, 20, 200, 200, at(460)); l.Watermark() != Unknown {
 		t.Fatal("the smaller set counts before it is committed")
 	}

@@ -52,7 +52,8 @@ type Config struct {
 	AlterSyncStateSet func(ctx context.Context, epoch, setEpoch int32, set []int64) (Role, error)
 	// Outdated asks the controllers who is master: somebody knows of a later one.
 	Outdated func()
-	// Changed tells that this broker has taken up a role. It runs on the goroutine that changes roles.
+	// Changed tells that this broker has become master, or is about to become a replica. It runs on the goroutine that changes roles and
+	// must not block.
 	Changed func(r Role, master bool)
 }
 
@@ -247,7 +248,7 @@ func (n *Node) become(ctx context.Context, r Role) error {
 		n.advance()
 	case r.Master != 0 && r.Master == n.cfg.ID() && r.Epoch <= n.LastEpoch():
 		// Of a former life: what that has confirmed may be missing here. There will be an election.
-		n.resign(Role{Epoch: r.Epoch}, master)
+		n.resign(Role{Epoch: r.Epoch, SyncStateSet: r.SyncStateSet, SetEpoch: r.SetEpoch}, master)
 		n.cfg.Outdated()
 	case r.Master != 0 && r.Master == n.cfg.ID():
 		if err := n.lead(r, master); err != nil {
@@ -255,8 +256,8 @@ func (n *Node) become(ctx context.Context, r Role) error {
 		}
 		n.cfg.Changed(r, true)
 	default:
+		n.cfg.Changed(r, false) // who comes from now on waits for the next master
 		n.resign(r, master)
-		n.cfg.Changed(r, false)
 		n.follow(ctx, r)
 	}
 	return nil

@@ -67,6 +67,11 @@ func (k *sink) follow(ctx context.Context) error {
 
 // align brings our log to where the master's goes on with it.
 func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
+	if end := k.n.store.Log.End(); k.n.store.Log.Appended() != end { // of our time as a master, on a disk that was full
+		if err := k.n.store.Truncate(end); err != nil {
+			return err
+		}
+	}
 	var buf []byte
 	for {
 		_ = nc.SetDeadline(time.Now().Add(silence))
