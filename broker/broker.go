@@ -223,6 +223,17 @@ func StoreConfig(c *conf.Broker) (store.Config, error) {
 	}, nil
 }
 
+// leave tells the others that this broker stops.
+func (b *Broker) leave(ctx context.Context) {
+	if errors.Is(context.Cause(ctx), ErrKilled) {
+		return
+	}
+	if b.replicas != nil {
+		b.replicas.handOver()
+	}
+	b.names.unregister()
+}
+
 // Addr is the address that clients are told.
 func (b *Broker) Addr() string { return b.addr }
 
@@ -233,7 +244,7 @@ var ErrKilled = errors.New("killed")
 func (b *Broker) Run(ctx context.Context) error {
 	work := lifecycle.New(context.WithoutCancel(ctx)) // what must outlive the servers
 	work.Go("store", b.store.Run)
-	services := lifecycle.New(ctx)
+	services := lifecycle.New(context.WithoutCancel(ctx))
 	if b.replicas != nil {
 		services.Go("replicas", b.replicas.run)
 	} else if err := b.topics.createSystem(); err != nil {
@@ -259,11 +270,10 @@ func (b *Broker) Run(ctx context.Context) error {
 	services.Go("name servers", b.names.run)
 	b.log.Info("broker started", zap.String("name", b.conf.Load().BrokerName), zap.String("address", b.addr))
 	select {
+	case <-ctx.Done():
+		b.leave(ctx)
 	case <-services.Context().Done():
 	case <-work.Context().Done():
-	}
-	if !errors.Is(context.Cause(ctx), ErrKilled) {
-		b.names.unregister()
 	}
 	b.holds.release()
 	err := services.Stop()

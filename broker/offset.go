@@ -123,7 +123,7 @@ func (o *offsets) flush() {
 	}
 	o.pending, o.waiting = make(offsetTable, len(pending)), nil
 	o.mu.Unlock()
-	if !o.b.leads() { // gathered before this broker lost its role, or from pulls of a replica's messages
+	if !o.b.reigns() { // gathered before this broker lost its role, or from pulls of a replica's messages
 		o.answer(waiting, code.New(code.ServiceNotAvailable, "this broker is not the master any more"))
 		return
 	}

@@ -36,13 +36,15 @@ type replicas struct {
 	term   atomic.Pointer[term]
 }
 
-// term is the time of one role. It is immutable but for settled.
+// term is the time of one role.
 type term struct {
 	role    replica.Role
 	master  bool          // this broker is
 	end     int64         // of a master: the end of the log that it took over
 	over    chan struct{} // closed when the next one begins
 	settled chan struct{} // closed when a master has confirmed all that it took over
+
+	draining atomic.Bool // a master takes nothing new, since another one is about to be elected
 }
 
 // newReplicas opens the replication port.
@@ -130,14 +132,19 @@ func (g *replicas) settle(ctx context.Context, t *term) bool {
 	return true
 }
 
-// leads tells whether this broker may change the group's state: it is master, and has confirmed what it took over.
+// leads tells whether this broker takes changes of the group's state: it is master, has confirmed what it took over, and is not
+// about to hand over.
 func (b *Broker) leads() bool {
+	return b.replicas == nil || b.reigns() && !b.replicas.term.Load().draining.Load()
+}
+
+// reigns tells whether this broker may still write what it has taken.
+func (b *Broker) reigns() bool {
 	if b.replicas == nil {
 		return true
 	}
-	t := b.replicas.term.Load()
 	select {
-	case <-t.settled:
+	case <-b.replicas.term.Load().settled:
 		return true
 	default:
 		return false
@@ -191,16 +198,16 @@ func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) er
 	var last error
 	for {
 		t := g.term.Load()
+		if g.b.leads() {
+			return serve(r)
+		}
 		if !t.master && t.role.MasterAddr != "" && t.role.Master != 0 && !hopped {
 			if last = g.b.client.Forward(ctx, t.role.MasterAddr, r, hop); last == nil {
 				return nil
 			}
 		}
-		pause := time.NewTimer(20 * time.Millisecond)
+		pause := time.NewTimer(forwardPause)
 		select {
-		case <-t.settled:
-			pause.Stop()
-			return serve(r)
 		case <-t.over:
 		case <-pause.C:
 		case <-ctx.Done():
@@ -209,6 +216,110 @@ func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) er
 		}
 		pause.Stop()
 	}
+}
+
+// forwardPause is the time between two looks for a master that takes requests.
+const forwardPause = 5 * time.Millisecond
+
+const (
+	// drainTime bounds how long a master that is to hand over waits for what is under way.
+	drainTime = time.Second
+	// drainHold is how long it then waits for the election before it goes on.
+	drainHold = 2 * time.Second
+)
+
+// drain has a master take nothing new, and waits until everything that it has taken is confirmed. If the term is not over soon after
+// that, it goes on.
+func (g *replicas) drain(ctx context.Context, t *term) error {
+	if !g.b.reigns() || g.term.Load() != t {
+		return code.New(code.SystemError, "this broker is not the master")
+	}
+	if t.draining.Swap(true) {
+		return nil
+	}
+	g.b.log.Info("handing over: new requests wait for the next master", zap.Int32("epoch", t.role.Epoch))
+	resume := time.AfterFunc(drainTime+drainHold, func() { t.draining.Store(false) })
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for still := 0; still < 2; {
+		select {
+		case <-t.over:
+			return nil
+		case <-ctx.Done():
+			resume.Stop()
+			t.draining.Store(false)
+			return code.New(code.SystemError, "what is under way is not confirmed in %v", drainTime)
+		case <-tick.C:
+		}
+		g.b.offsets.flush()
+		g.b.store.Advance()
+		if still++; g.b.store.Confirmed() < g.b.store.Log.Appended() {
+			still = 0
+		}
+	}
+	return nil
+}
+
+// handOver has another replica elected, if this broker is master and there is one, waits until the requests that came meanwhile are
+// answered by it, and leaves the set.
+func (g *replicas) handOver() {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime+drainHold)
+	defer cancel()
+	t, s := g.term.Load(), g.node.Status()
+	to := int64(0)
+	for id, acked := range s.Acked {
+		if slices.Contains(s.Role.SyncStateSet, id) && (to == 0 || acked > s.Acked[to]) {
+			to = id
+		}
+	}
+	if !s.Master {
+		g.node.Leave(ctx)
+		return
+	}
+	if to == 0 {
+		return
+	}
+	err := g.drain(ctx, t)
+	if err == nil {
+		err = g.member.Designate(ctx, to)
+	}
+	if err != nil {
+		g.b.log.Warn("no other replica could be made master before this broker stops", zap.Int64("replica", to), zap.Error(err))
+		return
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	over := false
+	for !over || g.lane.Busy() > 0 {
+		select {
+		case <-t.over:
+			over = true
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	g.node.Leave(ctx)
+}
+
+// handleHandOver serves HAND_OVER from the controllers.
+func (b *Broker) handleHandOver(r *remoting.Request, h *header.HandOverRequest) error {
+	if b.replicas == nil {
+		return code.New(code.SystemError, "this broker has no controllers")
+	}
+	if t := b.replicas.term.Load(); t.role.Epoch == h.MasterEpoch && slices.Contains(b.replicas.node.Status().Role.SyncStateSet, h.BrokerID) {
+		if err := b.replicas.drain(context.Background(), t); err != nil {
+			return err
+		}
+		return r.OK(nil, nil)
+	}
+	return code.New(code.SystemError, "epoch %d is over, or broker %d is not in sync", h.MasterEpoch, h.BrokerID)
 }
 
 // Vitals implements membership.Replica.

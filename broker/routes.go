@@ -102,6 +102,7 @@ func (b *Broker) routes() []remoting.Route {
 		// Replication.
 		on(code.ExchangeBrokerHAInfo, nil, remoting.On(b.handleHAInfo)),
 		on(code.NotifyBrokerRoleChanged, nil, remoting.On(b.handleRoleChanged)),
+		on(code.HandOver, admin, remoting.On(b.handleHandOver)),
 		on(code.GetBrokerHAStatus, admin, b.handleHAStatus),
 		on(code.GetBrokerEpochCache, admin, b.handleEpochCache),
 		on(code.SetCommitLogReadMode, admin, remoting.On(b.handleReadMode)),

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -209,6 +210,12 @@ func (s *Server) electMaster(r *remoting.Request, h *header.ElectMasterRequest) 
 	}
 	b := Broker{h.BrokerName, h.BrokerID}
 	g := s.groupOf(h.BrokerName)
+	if g != nil && h.DesignateElect && s.canHandOver(g, h.BrokerID) {
+		if !r.OnLane() {
+			return s.admin.Redo()
+		}
+		s.handOver(g, h.BrokerID)
+	}
 	e := &Elect{Name: h.BrokerName}
 	if g != nil {
 		if _, member := g.Replicas[b.ID]; member && !h.DesignateElect {
@@ -248,6 +255,31 @@ func (s *Server) electMaster(r *remoting.Request, h *header.ElectMasterRequest) 
 			SyncStateSetEpoch: header.Some(g.SyncStateSetEpoch),
 		}, fastjson.Marshal(out))
 	})
+}
+
+// canHandOver tells whether the group has a living master of our own that can make room for a replica that is in sync.
+func (s *Server) canHandOver(g *Group, to int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.node.status.Load().Leading && g.Replicas[g.Master].Inherits && to != g.Master && slices.Contains(g.SyncStateSet, to) &&
+		s.table.Alive(Broker{g.Name, g.Master}, s.clock.Now()) && s.table.Alive(Broker{g.Name, to}, s.clock.Now())
+}
+
+// handOverTime bounds how long a master may take to finish what is under way.
+const handOverTime = 1500 * time.Millisecond
+
+// handOver asks the master to finish what is under way and to take nothing new. It blocks. If it fails the election goes on: it loses
+// nothing that was acknowledged, but producers may have to send again.
+func (s *Server) handOver(g *Group, to int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
+	defer cancel()
+	r, err := s.client.Call(ctx, g.MasterAddr(), code.HandOver, &header.HandOverRequest{BrokerName: g.Name, MasterEpoch: g.MasterEpoch, BrokerID: to}, nil)
+	if err == nil {
+		err = r.Err()
+	}
+	if err != nil {
+		s.log.Warn("the master does not hand over in order", zap.String("broker", g.Name), zap.Int64("master", g.Master), zap.Int64("to", to), zap.Error(err))
+	}
 }
 
 func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToControllerRequest) error {

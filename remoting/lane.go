@@ -34,6 +34,7 @@ type Lane struct {
 	lines map[*Conn]*laneLine // of the connections that wait
 	turns []*laneLine         // whose turn is next; a line that has become empty meanwhile is passed over
 	count int                 // of waiting requests
+	runs  int                 // requests that run
 	bytes int                 // that they hold
 }
 
@@ -81,6 +82,13 @@ func (l *Lane) Depth() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.count
+}
+
+// Busy is how many requests wait or run.
+func (l *Lane) Busy() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count + l.runs
 }
 
 // HeadWait is how long the oldest request has waited.
@@ -183,6 +191,7 @@ func (l *Lane) pop() (t laneTask, ok bool) {
 			continue
 		}
 		t = l.takeLocked(line, 0)
+		l.runs++
 		if len(line.tasks) > 0 {
 			l.turns = append(l.turns, line)
 		}
@@ -235,6 +244,9 @@ func (l *Lane) work(ctx context.Context) error {
 		}
 		if t, ok := l.pop(); ok {
 			l.serve(t)
+			l.mu.Lock()
+			l.runs--
+			l.mu.Unlock()
 		}
 	}
 }

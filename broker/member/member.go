@@ -199,6 +199,17 @@ func (m *Member) AlterSyncStateSet(ctx context.Context, epoch, setEpoch int32, s
 	}
 }
 
+// Designate has the controllers elect another replica of the SyncStateSet.
+func (m *Member) Designate(ctx context.Context, id int64) error {
+	r, err := m.quorum.call(ctx, code.ControllerElectMaster, &header.ElectMasterRequest{ClusterName: m.cfg.Cluster, BrokerName: m.cfg.Name, BrokerID: id,
+		DesignateElect: true, InvokeTime: m.clk.NowMs()}, nil)
+	if err == nil {
+		err = r.Err()
+	}
+	m.Look()
+	return err
+}
+
 // altered judges the answer. ErrUnknown means that it was none.
 func (m *Member) altered(ctx context.Context, r *remoting.Reply, epoch int32, set []int64) (Role, error) {
 	err := r.Err()

@@ -12,7 +12,7 @@ const (
 	// find a new master.
 	rejoin = time.Second
 	// lost is the same for a member that was connected to this master.
-	lost = 100 * time.Millisecond
+	lost = 30 * time.Millisecond
 	// blocked is how long a member may hold up the confirm offset without acknowledging anything.
 	blocked = 500 * time.Millisecond
 	// entering is how long a proposed member may take to reach the end of the log.
@@ -50,6 +50,7 @@ type peer struct {
 	session uint64 // of the connection that counts; 0: none
 	acked   int64  // Unknown until it has said
 	learner bool
+	leaving bool      // it has said that it stops
 	gone    time.Time // since when there is no connection
 	moved   time.Time // when acked grew last, or had nothing to grow to
 	caught  time.Time // the last time whose end of the log it is known to have reached
@@ -129,6 +130,13 @@ func (l *Leader) Ack(id int64, session uint64, acked, end int64, now time.Time) 
 	return true
 }
 
+// Leave notes that a replica is about to stop. Until it has left the set it counts as before.
+func (l *Leader) Leave(id int64, session uint64) {
+	if p := l.peer(id); p.session == session {
+		p.leaving = true
+	}
+}
+
 // Watermark is what every other replica that must have it has: Unknown while nothing may be confirmed, MaxInt64 when nobody
 // else must have anything.
 func (l *Leader) Watermark() int64 {
@@ -206,6 +214,8 @@ func (l *Leader) keep(end int64, now time.Time) (keep []int64) {
 
 func (l *Leader) left(p *peer, end int64, now time.Time) bool {
 	switch {
+	case p.leaving:
+		return true
 	case p.session == 0 && p.gone == l.start:
 		return now.Sub(p.gone) > rejoin
 	case p.session == 0:

@@ -75,8 +75,8 @@ func TestWhoLeavesTheSet(t *testing.T) {
 	l := three()
 	wants(t, l.Tick(100, at(50)))
 	l.Detach(3, 30, at(100))
-	wants(t, l.Tick(100, at(150)))
-	wants(t, l.Tick(100, at(250)), 1, 2)
+	wants(t, l.Tick(100, at(125)))
+	wants(t, l.Tick(100, at(150)), 1, 2)
 	if l.mustAck(t, 2, 20, 200, 200, at(460)); l.Watermark() != Unknown {
 		t.Fatal("the smaller set counts before it is committed")
 	}
@@ -93,6 +93,21 @@ func TestWhoLeavesTheSet(t *testing.T) {
 		t.Fatal(l.Watermark())
 	}
 	wants(t, l.Tick(200, at(600)))
+}
+
+func TestWhoSaysSoLeavesTheSetAtOnce(t *testing.T) {
+	l := three()
+	l.Leave(3, 29) // a former connection
+	wants(t, l.Tick(100, at(10)))
+	l.Leave(3, 30)
+	wants(t, l.Tick(100, at(20)), 1, 2)
+	if l.mustAck(t, 2, 20, 200, 200, at(30)); l.Watermark() != 100 {
+		t.Fatal("it does not count any more", l.Watermark())
+	}
+	l.mustAck(t, 3, 30, 200, 200, at(40))
+	if l.Watermark() != 200 {
+		t.Fatal(l.Watermark())
+	}
 }
 
 func TestWhoHangsLeavesTheSet(t *testing.T) {

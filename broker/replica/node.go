@@ -81,6 +81,9 @@ type Node struct {
 	epochs   Epochs
 	sessions uint64
 
+	leaving chan struct{} // closed when this broker is about to stop
+	left    chan struct{} // closed when its master has let it go
+
 	// of the goroutine that changes roles
 	following context.CancelFunc
 	followed  chan struct{}
@@ -89,7 +92,7 @@ type Node struct {
 
 // New reads the epoch file and takes over the store's confirm offset. The store must have been opened as replicated.
 func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, error) {
-	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, changed: make(chan struct{}, 1)}
+	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, changed: make(chan struct{}, 1), leaving: make(chan struct{}), left: make(chan struct{})}
 	n.sources.Store(&[]*source{})
 	n.watermark.Store(Unknown)
 	text, err := fsys.ReadFile(cfg.EpochFile)
@@ -140,6 +143,19 @@ func (n *Node) SetRole(r Role) {
 	}
 }
 
+// Leave tells the master, if this broker is a replica, that it is about to stop, so that nobody waits for it, and returns when it is out
+// of the set or ctx ends. Call it once.
+func (n *Node) Leave(ctx context.Context) {
+	close(n.leaving)
+	if s := n.Status(); s.Master || s.Role.Master == 0 {
+		return
+	}
+	select {
+	case <-n.left:
+	case <-ctx.Done():
+	}
+}
+
 // Status is a Node as tools are shown it.
 type Status struct {
 	Role   Role
@@ -179,7 +195,7 @@ func (n *Node) LastEpoch() int32 {
 }
 
 // tickPeriod is how often a master looks after its set.
-const tickPeriod = 50 * time.Millisecond
+const tickPeriod = 10 * time.Millisecond
 
 // Run takes up roles and serves replicas until ctx ends. What is not confirmed then stays so.
 func (n *Node) Run(ctx context.Context) error {
@@ -358,6 +374,7 @@ func (n *Node) tend(ctx context.Context, now time.Time) {
 		switch {
 		case err == nil:
 			leader.Committed(r.SyncStateSet, r.SetEpoch)
+			n.dismiss(r.SyncStateSet)
 		case errors.Is(err, ErrRefused):
 			leader.Refused(time.Now())
 		default:
@@ -415,6 +432,24 @@ func (n *Node) part(at int64) (Epoch, int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.epochs.At(at)
+}
+
+// leave takes a replica's word that it stops.
+func (n *Node) leave(s *source) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.leader != nil && n.leader.Epoch == s.epoch {
+		n.leader.Leave(s.id, s.session)
+	}
+}
+
+// dismiss ends the connections of replicas that wanted to leave the set and have. The caller holds mu.
+func (n *Node) dismiss(set []int64) {
+	for _, s := range *n.sources.Load() {
+		if n.leader.peer(s.id).leaving && !slices.Contains(set, s.id) {
+			_ = s.nc.Close()
+		}
+	}
 }
 
 // acked takes an acknowledgement.

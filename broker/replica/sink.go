@@ -11,8 +11,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// retry is the pause before a replica connects again.
-const retry = 100 * time.Millisecond
+// The pause before a replica connects again: the first, from which it doubles, and the longest.
+const (
+	firstRetry = 5 * time.Millisecond
+	retry      = 100 * time.Millisecond
+)
 
 // sink appends a master's log to ours, in one epoch.
 type sink struct {
@@ -23,21 +26,33 @@ type sink struct {
 // run follows the master until ctx ends.
 func (k *sink) run(ctx context.Context) {
 	said := ""
+	pause := firstRetry
 	for ctx.Err() == nil {
+		began := time.Now()
 		err := k.follow(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		select {
+		case <-k.n.leaving:
+			close(k.n.left)
+			return
+		default:
 		}
 		if err != nil && err.Error() != said {
 			said = err.Error()
 			k.n.log.Warn("no replication from the master", zap.Int64("master", k.role.Master), zap.String("address", k.role.MasterAddr), zap.Int32("epoch", k.role.Epoch), zap.Error(err))
 		}
-		timer := time.NewTimer(retry)
+		if time.Since(began) > retry {
+			pause = firstRetry // it was connected
+		}
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		}
 		timer.Stop()
+		pause = min(2*pause, retry)
 	}
 }
 
@@ -61,6 +76,15 @@ func (k *sink) follow(ctx context.Context) error {
 	if err := k.align(nc, r); err != nil {
 		return err
 	}
+	over := make(chan struct{})
+	defer close(over)
+	go func() { // says bye while receive waits for frames
+		select {
+		case <-k.n.leaving:
+			_, _ = nc.Write([]byte{0, 0, 0, 1, kindBye})
+		case <-over:
+		}
+	}()
 	k.n.log.Info("following the master", zap.Int64("master", k.role.Master), zap.String("address", addr), zap.Int32("epoch", k.role.Epoch), zap.Int64("offset", k.n.store.Log.End()))
 	return k.receive(nc, r)
 }

@@ -208,6 +208,10 @@ func (s *source) readAcks(r *bufio.Reader) error {
 		if buf, err = readFrame(r, buf, ackSize); err != nil {
 			return err
 		}
+		if len(buf) == 1 && buf[0] == kindBye {
+			s.n.leave(s)
+			continue
+		}
 		var a ack
 		if err := a.decode(buf); err != nil {
 			return err

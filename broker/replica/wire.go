@@ -17,6 +17,7 @@ import (
 //	data     epoch of the master i32, epoch of the bytes i32, its start i64, offset i64, confirm offset i64, CRC-32C of the
 //	         body u32, body
 //	ack      epoch i32, end i64
+//	bye      nothing: the replica stops
 //
 // A replica says hello and is answered until it knows where to begin; then data flows one way and acks the other.
 const (
@@ -38,6 +39,7 @@ const (
 	kindWelcome
 	kindData
 	kindAck
+	kindBye
 )
 
 // Errors of a connection between brokers.

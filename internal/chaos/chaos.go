@@ -48,6 +48,9 @@ var faults = []fault{
 		}
 		return p.Start, p.Terminate()
 	}},
+	{"switch", "planned switch to another replica (electMaster)", func(ctx context.Context, c *Cluster) (func() error, error) {
+		return func() error { return nil }, c.Switch(ctx)
+	}},
 	{"kill-replica", "kill -9 of a replica", func(ctx context.Context, c *Cluster) (func() error, error) {
 		p, err := c.replica(ctx)
 		if err != nil {

@@ -315,6 +315,29 @@ func (c *Cluster) Master(ctx context.Context) (*Process, error) {
 	return nil, fmt.Errorf("no broker has the master's address %q", g.MasterAddress)
 }
 
+// Switch has the controllers make another replica master, as mqadmin electMaster does.
+func (c *Cluster) Switch(ctx context.Context) error {
+	g, err := c.Replicas(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range g.InSyncReplicas {
+		if g.MasterBrokerID != nil && r.BrokerID != *g.MasterBrokerID {
+			h := header.ElectMasterRequest{ClusterName: ClusterName, BrokerName: GroupName, BrokerID: r.BrokerID, DesignateElect: true, InvokeTime: time.Now().UnixMilli()}
+			reply, err := c.client.Call(ctx, l.Addr, code.ControllerElectMaster, &h, nil)
+			if err == nil {
+				err = reply.Err()
+			}
+			return err
+		}
+	}
+	return errors.New("no other replica is in sync")
+}
+
 // Leader is the process of the leading controller.
 func (c *Cluster) Leader(ctx context.Context) (*Process, error) {
 	for _, p := range c.Controllers {

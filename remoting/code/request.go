@@ -168,6 +168,9 @@ const (
 	BatchAckMessage                      Request = 200151
 )
 
+// HandOver is Castor's own: a controller asks a master to take nothing new, since another replica is about to be elected.
+const HandOver Request = 1901
+
 // requestNames holds the names Java gives them; logs and metrics show these.
 var requestNames = map[Request]string{
 	SendMessage:                          "SEND_MESSAGE",
@@ -299,6 +302,7 @@ var requestNames = map[Request]string{
 	UpdateControllerConfig:               "UPDATE_CONTROLLER_CONFIG",
 	GetControllerConfig:                  "GET_CONTROLLER_CONFIG",
 	CleanBrokerData:                      "CLEAN_BROKER_DATA",
+	HandOver:                             "HAND_OVER",
 	ControllerGetNextBrokerID:            "CONTROLLER_GET_NEXT_BROKER_ID",
 	ControllerApplyBrokerID:              "CONTROLLER_APPLY_BROKER_ID",
 	UpdateColdDataFlowCtrConfig:          "UPDATE_COLD_DATA_FLOW_CTR_CONFIG",

@@ -105,6 +105,14 @@ type NotifyBrokerRoleChangedRequest struct {
 	MasterBrokerID    Opt[int64] `h:"masterBrokerId"` // absent: no master
 }
 
+// HandOverRequest is HAND_OVER, from the leading controller to a master: finish what is under way and take nothing new, another
+// replica is about to be elected. It is Castor's own.
+type HandOverRequest struct {
+	BrokerName  string `h:"brokerName,required"`
+	MasterEpoch int32  `h:"masterEpoch,required"`
+	BrokerID    int64  `h:"brokerId,required"` // of the next master
+}
+
 // CleanControllerBrokerDataRequest is CLEAN_BROKER_DATA.
 type CleanControllerBrokerDataRequest struct {
 	ClusterName                string `h:"clusterName"`

@@ -1782,6 +1782,42 @@ func (h *NotifyBrokerRoleChangedRequest) AppendFields(w *Writer) {
 func (h *NotifyBrokerRoleChangedRequest) Reset() { *h = NotifyBrokerRoleChangedRequest{} }
 
 // IndexOf implements Setter.
+func (h *HandOverRequest) IndexOf(key []byte) int {
+	switch string(key) {
+	case "brokerName":
+		return 0
+	case "masterEpoch":
+		return 1
+	case "brokerId":
+		return 2
+	}
+	return -1
+}
+
+// SetAt implements Setter.
+func (h *HandOverRequest) SetAt(i int, key, val []byte) error {
+	switch i {
+	case 0:
+		h.BrokerName = string(val)
+	case 1:
+		return setInt(&h.MasterEpoch, key, val)
+	case 2:
+		return setInt(&h.BrokerID, key, val)
+	}
+	return nil
+}
+
+// AppendFields implements Appender.
+func (h *HandOverRequest) AppendFields(w *Writer) {
+	w.String("brokerName", h.BrokerName)
+	w.Int("masterEpoch", int64(h.MasterEpoch))
+	w.Int("brokerId", int64(h.BrokerID))
+}
+
+// Reset makes h as new.
+func (h *HandOverRequest) Reset() { *h = HandOverRequest{} }
+
+// IndexOf implements Setter.
 func (h *CleanControllerBrokerDataRequest) IndexOf(key []byte) int {
 	switch string(key) {
 	case "clusterName":

@@ -124,6 +124,7 @@ var byCode = map[code.Request]headerTypes{
 	code.ControllerGetMetadataInfo:       {nil, of[GetMetaDataResponse]},
 	code.ControllerGetNextBrokerID:       {of[GetNextBrokerIdRequest], of[GetNextBrokerIdResponse]},
 	code.ControllerApplyBrokerID:         {of[ApplyBrokerIdRequest], of[ApplyBrokerIdResponse]},
+	code.HandOver:                        {of[HandOverRequest], nil},
 	code.NotifyBrokerRoleChanged:         {of[NotifyBrokerRoleChangedRequest], nil},
 	code.CleanBrokerData:                 {of[CleanControllerBrokerDataRequest], nil},
 	code.AuthCreateUser:                  {of[CreateUserRequest], nil},
