@@ -201,7 +201,9 @@ func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) er
 		if g.b.leads() {
 			return serve(r)
 		}
-		if !t.master && t.role.MasterAddr != "" && t.role.Master != 0 && !hopped {
+		if elsewhere := !t.master && t.role.Master != 0; elsewhere && hopped {
+			return r.PassOn(hop)
+		} else if elsewhere {
 			if last = g.b.client.Forward(ctx, t.role.MasterAddr, r, hop); last == nil {
 				return nil
 			}

@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"context"
+	"errors"
 
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
@@ -24,8 +25,17 @@ func (f forwarded) AppendFields(w *header.Writer) {
 	}
 }
 
-// Forward sends the request as it came to another server, with one ext field more, and answers with what comes back. It blocks. An
-// error means that the request has not been answered, and whether the other server has carried it out is unknown.
+// ErrPassedOn is returned by Forward when the other server has not served the request, because it would have to forward it, too.
+var ErrPassedOn = errors.New("the other server would have to forward the request, too")
+
+// PassOn answers a request that was forwarded with mark: this server does not serve it either.
+func (r *Request) PassOn(mark string) error {
+	r.Reply(code.ServiceNotAvailable, ErrPassedOn.Error(), forwarded{Command: &Command{}, also: mark}, nil)
+	return nil
+}
+
+// Forward sends the request as it came to another server, with the ext field mark, and answers with what comes back. It blocks. An
+// error means that the request has not been answered; but for ErrPassedOn, whether the other server has carried it out is unknown.
 func (cl *Client) Forward(ctx context.Context, addr string, r *Request, mark string) error {
 	c, err := cl.Conn(ctx, addr)
 	if err != nil {
@@ -40,6 +50,9 @@ func (cl *Client) Forward(ctx context.Context, addr string, r *Request, mark str
 	reply, err := c.Call(ctx, code.Request(r.Code), h, r.Body)
 	if err != nil {
 		return err
+	}
+	if _, passed := reply.Ext(mark); passed {
+		return ErrPassedOn
 	}
 	r.Reply(code.Response(reply.Code), string(reply.Remark), forwarded{Command: &reply.Command}, reply.Body)
 	return nil

@@ -15,8 +15,10 @@ import (
 const (
 	// batchBytes is how much of the log goes into a frame; one larger record makes a larger frame.
 	batchBytes = 256 << 10
-	// keepAlive is the time between two frames when there is nothing to send.
+	// keepAlive is the time between two frames when there is nothing to send, news that between two looks for a confirm offset that has
+	// not been sent.
 	keepAlive = 100 * time.Millisecond
+	news      = 10 * time.Millisecond
 	// silence is how long a connection may say nothing before it counts as dead.
 	silence = 2 * time.Second
 )
@@ -161,8 +163,9 @@ func (s *source) send(ctx context.Context, r *bufio.Reader, h *hello) error {
 
 func (s *source) stream(ctx context.Context, at int64, acks chan error) error {
 	log := s.n.store.Log
-	idle := time.NewTicker(keepAlive)
+	idle := time.NewTicker(news)
 	defer idle.Stop()
+	var sent time.Time
 	head := make([]byte, 4+dataHead, 4+dataHead+batchBytes+batchBytes/8)
 	d := data{Epoch: s.epoch}
 	for {
@@ -184,9 +187,12 @@ func (s *source) stream(ctx context.Context, at int64, acks chan error) error {
 				return err
 			case <-s.nudged:
 				continue
-			case <-idle.C:
+			case now := <-idle.C:
+				if s.n.store.Confirmed() == d.Confirm && now.Sub(sent) < keepAlive {
+					continue
+				}
 			}
-			d.Part = Epoch{}
+			sent, d.Part = time.Now(), Epoch{}
 		}
 		d.Offset, d.Confirm, d.Body = at, s.n.store.Confirmed(), frame[4+dataHead:]
 		d.putHeader(frame)
