@@ -24,6 +24,9 @@ verify: ## formatting, vet, lint, generated files, layers
 interop: build ## official clients and tools against a real cluster; PEER=1 runs the same against the Java broker
 	tests/interop/run
 
+chaos: build ## break a cluster of processes in many ways; ROUNDS=n
+	$(BIN)/castor chaos -rounds $(or $(ROUNDS),20)
+
 bench: build ## figures as ratios against the Java broker, one broker at a time, same client
 	tests/bench/run
 
@@ -37,4 +40,4 @@ help: ## this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:[^#]*## /	/'
 
 .DEFAULT_GOAL := build
-.PHONY: build dev test race fuzz verify interop bench generate clean help
+.PHONY: build dev test race fuzz verify interop chaos bench generate clean help

@@ -23,6 +23,7 @@ import (
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
+	"github.com/castor-mq/castor/store/commitlog"
 )
 
 // replicas is this broker's place among the replicas of its name. Outside controller mode there is none: then a broker is the master of
@@ -68,6 +69,7 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 		Cluster: c.BrokerClusterName, Group: c.BrokerName, ID: g.member.ID, EpochFile: c.StorePathEpochFile, Listener: l,
 		MinInSync: g.minInSync,
 		MaxLag:    func() time.Duration { return ms(b.conf.Load().HaMaxTimeSlaveNotCatchup) },
+		Copies:    g.copies,
 		SyncFlush: func() bool { return b.conf.Load().FlushDiskType == "SYNC_FLUSH" },
 		HAAddr:    g.askHAAddr, AlterSyncStateSet: g.alter, Outdated: g.member.Look, Changed: g.changed,
 	}, b.store, b.fs, b.log.Named("replica"))
@@ -84,8 +86,25 @@ func (g *replicas) run(ctx context.Context) error {
 	work.Go("replication", g.node.Run)
 	work.Go("controllers", g.member.Run)
 	work.Go("terms", g.terms)
+	work.Go("disk", g.watchDisk)
 	<-work.Context().Done()
 	return work.Stop()
+}
+
+// watchDisk ends the broker when its log can take nothing any more, so that another replica is elected at once.
+func (g *replicas) watchDisk(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := g.b.store.Writeable(); errors.Is(err, commitlog.ErrPoisoned) {
+			return fmt.Errorf("this broker stops, so that another replica can take over: %w", err)
+		}
+	}
 }
 
 // changed begins a term. It runs on the goroutine that changes roles and must not block.
@@ -340,6 +359,15 @@ func (g *replicas) least(registered, inSync int) int {
 		return n
 	}
 	return min(2, max(1, registered, inSync))
+}
+
+// copies is how many replicas must have what is confirmed, 0 for the whole set (allAckInSyncStateSet, inSyncReplicas).
+func (g *replicas) copies() int {
+	c := g.b.conf.Load()
+	if c.AllAckInSyncStateSet {
+		return 0
+	}
+	return max(1, int(c.InSyncReplicas))
 }
 
 // promise is what the controllers may believe.

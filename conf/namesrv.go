@@ -43,6 +43,8 @@ type NameServer struct {
 	WaitSecondsForService int32 `conf:"waitSecondsForService" default:"45" min:"0" unit:"s" apply:"restart"`
 	// Drop topics that a registering broker no longer has.
 	DeleteTopicWithBrokerRegistration bool `conf:"deleteTopicWithBrokerRegistration" default:"false" apply:"hot"`
+	// Run a controller in the same process, configured by the same file.
+	EnableControllerInNamesrv bool `conf:"enableControllerInNamesrv" default:"false" apply:"startup"`
 }
 
 func (*Namesrv) classes() classes {

@@ -32,6 +32,9 @@ type Leader struct {
 	Epoch     int32
 	MinInSync int           // the smallest set with which anything is confirmed
 	MaxLag    time.Duration // haMaxTimeSlaveNotCatchup
+	// Copies is how many replicas of the set, this one included, must have what is confirmed; 0 means all. With fewer than all an
+	// election can lose what was confirmed.
+	Copies int
 
 	set      []int64 // committed, sorted, with self
 	setEpoch int32
@@ -143,6 +146,9 @@ func (l *Leader) Watermark() int64 {
 	if !l.Enough() {
 		return Unknown
 	}
+	if l.Copies > 0 {
+		return l.some()
+	}
 	low := int64(math.MaxInt64)
 	for _, ids := range [2][]int64{l.set, l.proposed} {
 		for _, id := range ids {
@@ -157,6 +163,22 @@ func (l *Leader) Watermark() int64 {
 		}
 	}
 	return low
+}
+
+// some is what Copies-1 other members of the set have, as many as there are.
+func (l *Leader) some() int64 {
+	var acked []int64
+	for _, id := range l.set {
+		if id != l.Self {
+			acked = append(acked, l.peer(id).acked)
+		}
+	}
+	slices.Sort(acked)
+	n := min(l.Copies-1, len(acked))
+	if n == 0 {
+		return math.MaxInt64
+	}
+	return acked[len(acked)-n]
 }
 
 // Enough tells whether the set is as large as it must be.

@@ -65,6 +65,13 @@ func TestWatermark(t *testing.T) {
 	if alone.Watermark() != math.MaxInt64 {
 		t.Fatal(alone.Watermark())
 	}
+	l = three()
+	l.mustAck(t, 2, 20, 150, 200, t0)
+	for copies, want := range []int64{100, math.MaxInt64, 150, 100, 100} {
+		if l.Copies = copies; l.Watermark() != want {
+			t.Errorf("%d copies: %d, want %d", copies, l.Watermark(), want)
+		}
+	}
 	few := NewLeader(1, 7, []int64{1}, 4, 2, time.Second, t0)
 	if few.Watermark() != Unknown || few.Enough() {
 		t.Fatal("a set of one confirms where two are needed")

@@ -43,6 +43,7 @@ type Config struct {
 	Listener       net.Listener      // the replication port; the Node closes it
 	MinInSync      func(r *Role) int // the smallest set with which anything is confirmed
 	MaxLag         func() time.Duration
+	Copies         func() int  // see Leader.Copies
 	SyncFlush      func() bool // acknowledge what is flushed, not what is written
 
 	// HAAddr asks a broker for the address of its replication port.
@@ -258,7 +259,6 @@ func (n *Node) become(ctx context.Context, r Role) error {
 		n.role = r
 		if master {
 			n.leader.Committed(r.SyncStateSet, r.SetEpoch)
-			n.leader.MinInSync = n.cfg.MinInSync(&r)
 		}
 		n.mu.Unlock()
 		n.advance()
@@ -359,6 +359,7 @@ func (n *Node) tend(ctx context.Context, now time.Time) {
 		n.mu.Unlock()
 		return
 	}
+	leader.MinInSync, leader.Copies = n.cfg.MinInSync(&n.role), n.cfg.Copies()
 	want := leader.Tick(n.store.Log.End(), now)
 	set, setEpoch := leader.Set()
 	n.mu.Unlock()

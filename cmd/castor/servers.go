@@ -13,6 +13,7 @@ import (
 	"github.com/castor-mq/castor/conf"
 	"github.com/castor-mq/castor/controller"
 	"github.com/castor-mq/castor/internal/clock"
+	"github.com/castor-mq/castor/internal/lifecycle"
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/namesrv"
 	"github.com/castor-mq/castor/remoting"
@@ -140,7 +141,15 @@ func runNamesrv(ctx context.Context, args []string) error {
 		return err
 	}
 	log.Info("name server started", zap.Stringer("address", s.Addr()))
-	return s.Run(ctx)
+	g := lifecycle.New(ctx)
+	if cfg.EnableControllerInNamesrv {
+		if err := startController(g, f); err != nil {
+			return done(err)
+		}
+	}
+	g.Go("name server", s.Run)
+	<-g.Context().Done()
+	return g.Stop()
 }
 
 func runController(ctx context.Context, args []string) error {
@@ -148,16 +157,27 @@ func runController(ctx context.Context, args []string) error {
 	if err != nil {
 		return done(err)
 	}
+	g := lifecycle.New(ctx)
+	if err := startController(g, f); err != nil {
+		return done(err)
+	}
+	<-g.Context().Done()
+	return g.Stop()
+}
+
+// startController runs a controller in g.
+func startController(g *lifecycle.Group, f *serverFlags) error {
 	cfg, log, err := load[conf.Controller](f)
 	if err != nil {
-		return done(err)
+		return err
 	}
 	s, err := controller.New(cfg, controller.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
 	if err != nil {
 		return err
 	}
 	log.Info("controller started", zap.Stringer("address", s.Addr()))
-	return s.Run(ctx)
+	g.Go("controller", s.Run)
+	return nil
 }
 
 func runBroker(ctx context.Context, args []string) error {
