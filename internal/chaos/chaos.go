@@ -192,6 +192,9 @@ func run(ctx context.Context, o Options, chosen []fault, rounds, producers int, 
 		return err
 	}
 	defer l.end()
+	if err := l.flows(ctx); err != nil {
+		return err
+	}
 	tallies := map[string]*tally{}
 	for i := range rounds {
 		f := chosen[i%len(chosen)]
@@ -232,12 +235,10 @@ func round(ctx context.Context, c *Cluster, l *load, f fault, down time.Duration
 	if err != nil {
 		return 0, 0, err
 	}
-	_, during := l.pulse.read()
-	for n := during; n < during+100 || time.Since(begin) < down; _, n = l.pulse.read() {
-		if sleep(within, 10*time.Millisecond); within.Err() != nil {
-			return time.Since(begin), l.failed.Load() - before, errors.New("nothing is acknowledged any more")
-		}
+	if err := l.flows(within); err != nil {
+		return time.Since(begin), l.failed.Load() - before, err
 	}
+	sleep(within, down-time.Since(begin))
 	silence, _ = l.pulse.read()
 	return silence, l.failed.Load() - before, mend()
 }

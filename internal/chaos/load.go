@@ -197,6 +197,17 @@ func (p *pulse) read() (time.Duration, int) {
 	return max(p.worst, time.Since(p.last)), p.count
 }
 
+// flows waits for a hundred acknowledgements.
+func (l *load) flows(ctx context.Context) error {
+	_, before := l.pulse.read()
+	for n := before; n < before+100; _, n = l.pulse.read() {
+		if sleep(ctx, time.Millisecond); ctx.Err() != nil {
+			return errors.New("nothing is acknowledged any more")
+		}
+	}
+	return nil
+}
+
 // Verdict is what is in the queues, compared with what was acknowledged.
 type Verdict struct {
 	Acked, Lost, Repeated, Disordered uint64
