@@ -60,7 +60,7 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 	g.member = membership.New(membership.Config{
 		Cluster: c.BrokerClusterName, Name: c.BrokerName, Addr: b.addr, IdentityFile: c.StorePathBrokerIdentity,
 		Controllers:      func() []string { return addresses(b.conf.Load().ControllerAddr) },
-		MinInSync:        g.promise,
+		MinInSync:        g.promised,
 		Priority:         func() int32 { return b.conf.Load().BrokerElectionPriority },
 		HeartbeatTimeout: ms(c.ControllerHeartBeatTimeoutMills),
 		AskPeriod:        ms(c.SyncBrokerMetadataPeriod),
@@ -93,7 +93,7 @@ func (g *replicas) run(ctx context.Context) error {
 
 // watchDisk ends the broker when its log can take nothing any more, so that another replica is elected at once.
 func (g *replicas) watchDisk(ctx context.Context) error {
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
@@ -370,8 +370,8 @@ func (g *replicas) copies() int {
 	return max(1, int(c.InSyncReplicas))
 }
 
-// promise is what the controllers may believe.
-func (g *replicas) promise() int32 {
+// promised is what the controllers may believe.
+func (g *replicas) promised() int32 {
 	r := g.term.Load().role
 	return int32(g.least(r.Replicas, len(r.SyncStateSet)))
 }

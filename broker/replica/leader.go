@@ -214,6 +214,16 @@ func (l *Leader) Tick(end int64, now time.Time) []int64 {
 	return nil
 }
 
+// Calm tells whether everybody is in the set, connected, and has the whole log: then nothing can happen before something is told.
+func (l *Leader) Calm(end int64) bool {
+	for id, p := range l.peers {
+		if p.leaving || p.session == 0 || p.acked < end || !p.learner && !slices.Contains(l.set, id) {
+			return false
+		}
+	}
+	return l.proposed == nil && len(l.peers) >= len(l.set)-1
+}
+
 // entered tells whether all that are proposed have reached the barrier.
 func (l *Leader) entered() bool {
 	for _, id := range l.proposed {

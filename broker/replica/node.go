@@ -75,12 +75,15 @@ type Node struct {
 
 	wanted  atomic.Pointer[Role] // by the controllers
 	changed chan struct{}
+	alert   chan struct{} // something has happened to a replica
 
 	mu       sync.Mutex
 	role     Role
 	leader   *Leader // nil unless this broker is master
 	epochs   Epochs
 	sessions uint64
+	asking   bool  // the controllers are being asked for another set
+	former   int32 // the newest epoch that was known when the process started
 
 	leaving chan struct{} // closed when this broker is about to stop
 	left    chan struct{} // closed when its master has let it go
@@ -93,7 +96,7 @@ type Node struct {
 
 // New reads the epoch file and takes over the store's confirm offset. The store must have been opened as replicated.
 func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, error) {
-	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, changed: make(chan struct{}, 1), leaving: make(chan struct{}), left: make(chan struct{})}
+	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, changed: make(chan struct{}, 1), alert: make(chan struct{}, 1), leaving: make(chan struct{}), left: make(chan struct{})}
 	n.sources.Store(&[]*source{})
 	n.watermark.Store(Unknown)
 	text, err := fsys.ReadFile(cfg.EpochFile)
@@ -104,6 +107,7 @@ func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, erro
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	n.former = n.epochs.Last()
 	// A power loss may have taken the end of the log and left the epoch that began there.
 	n.epochs = n.epochs.Cut(st.Log.End()).Drop(st.Log.Min())
 	st.SetGate(n.gate)
@@ -195,8 +199,11 @@ func (n *Node) LastEpoch() int32 {
 	return n.epochs.Last()
 }
 
-// tickPeriod is how often a master looks after its set.
-const tickPeriod = 10 * time.Millisecond
+// How often a master looks after its set: while somebody is missing or behind, and while all is well.
+const (
+	busyTick = 10 * time.Millisecond
+	calmTick = 100 * time.Millisecond
+)
 
 // Run takes up roles and serves replicas until ctx ends. What is not confirmed then stays so.
 func (n *Node) Run(ctx context.Context) error {
@@ -262,7 +269,7 @@ func (n *Node) become(ctx context.Context, r Role) error {
 		}
 		n.mu.Unlock()
 		n.advance()
-	case r.Master != 0 && r.Master == n.cfg.ID() && r.Epoch <= n.LastEpoch():
+	case r.Master != 0 && r.Master == n.cfg.ID() && r.Epoch <= max(n.LastEpoch(), n.former):
 		// Of a former life: what that has confirmed may be missing here. There will be an election.
 		n.resign(Role{Epoch: r.Epoch, SyncStateSet: r.SyncStateSet, SetEpoch: r.SetEpoch}, master)
 		n.cfg.Outdated()
@@ -294,6 +301,7 @@ func (n *Node) lead(r Role, was bool) error {
 		return err
 	}
 	n.mu.Lock()
+	defer n.look()
 	n.leader = NewLeader(n.cfg.ID(), r.Epoch, r.SyncStateSet, r.SetEpoch, n.cfg.MinInSync(&r), n.cfg.MaxLag(), time.Now())
 	n.mu.Unlock()
 	n.log.Info("this broker is master", zap.Int32("epoch", r.Epoch), zap.Int64s("syncStateSet", r.SyncStateSet), zap.Int64("offset", end), zap.Int64("confirmed", n.store.Confirmed()))
@@ -340,15 +348,35 @@ func (n *Node) unfollow() {
 
 // watch asks for changes of the set as the master sees fit.
 func (n *Node) watch(ctx context.Context) error {
-	tick := time.NewTicker(tickPeriod)
+	tick := time.NewTimer(busyTick)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-tick.C:
-			n.tend(ctx, now)
+		case <-n.alert:
+		case <-tick.C:
 		}
+		n.tend(ctx, time.Now())
+		tick.Reset(n.pace())
+	}
+}
+
+// pace is when to look again.
+func (n *Node) pace() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.leader == nil || n.leader.Calm(n.store.Log.End()) {
+		return calmTick
+	}
+	return busyTick
+}
+
+// look has the set looked after soon.
+func (n *Node) look() {
+	select {
+	case n.alert <- struct{}{}:
+	default:
 	}
 }
 
@@ -362,15 +390,22 @@ func (n *Node) tend(ctx context.Context, now time.Time) {
 	leader.MinInSync, leader.Copies = n.cfg.MinInSync(&n.role), n.cfg.Copies()
 	want := leader.Tick(n.store.Log.End(), now)
 	set, setEpoch := leader.Set()
+	ask := want != nil && !n.asking
+	n.asking = n.asking || ask
 	n.mu.Unlock()
 	n.advance() // a proposal may have begun, or been given up
-	if want == nil {
-		return
+	if ask {
+		n.serving.Go(func() { n.alter(ctx, leader, set, want, setEpoch) })
 	}
+}
+
+// alter asks the controllers to replace the set.
+func (n *Node) alter(ctx context.Context, leader *Leader, set, want []int64, setEpoch int32) {
 	limited, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	r, err := n.cfg.AlterSyncStateSet(limited, leader.Epoch, setEpoch, want)
 	n.mu.Lock()
+	n.asking = false
 	if n.leader == leader {
 		switch {
 		case err == nil:
@@ -412,6 +447,7 @@ func (n *Node) attach(s *source, h *hello) bool {
 	n.sessions++
 	s.session = n.sessions
 	n.leader.Attach(h.ID, s.session, h.End, h.Learner, time.Now())
+	n.look()
 	all := append(slices.Clone(*n.sources.Load()), s)
 	n.sources.Store(&all)
 	return true
@@ -425,6 +461,7 @@ func (n *Node) detach(s *source) {
 	if n.leader != nil && n.leader.Epoch == s.epoch {
 		n.leader.Detach(s.id, s.session, time.Now())
 		n.watermark.Store(n.leader.Watermark())
+		n.look()
 	}
 }
 
@@ -441,6 +478,7 @@ func (n *Node) leave(s *source) {
 	defer n.mu.Unlock()
 	if n.leader != nil && n.leader.Epoch == s.epoch {
 		n.leader.Leave(s.id, s.session)
+		n.look()
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 const (
 	// batchBytes is how much of the log goes into a frame; one larger record makes a larger frame.
 	batchBytes = 256 << 10
-	// keepAlive is the time between two frames when there is nothing to send, news that between two looks for a confirm offset that has
-	// not been sent.
-	keepAlive = 100 * time.Millisecond
+	// keepAlive is the time between two frames when there is nothing to send, news how long a confirm offset waits for bytes to go
+	// with.
+	keepAlive = 300 * time.Millisecond
 	news      = 10 * time.Millisecond
 	// silence is how long a connection may say nothing before it counts as dead.
 	silence = 2 * time.Second
@@ -152,6 +152,7 @@ func (s *source) send(ctx context.Context, r *bufio.Reader, h *hello) error {
 		return errEpoch
 	}
 	defer s.n.detach(s)
+	s.n.advance() // what it has may be what was missing
 	s.n.log.Info("replica attached", zap.Int64("replica", s.id), zap.Int64("offset", h.End), zap.Int64("behind", s.n.store.Log.End()-h.End))
 	_ = s.nc.SetDeadline(time.Time{})
 	acks := make(chan error, 1)
@@ -163,9 +164,8 @@ func (s *source) send(ctx context.Context, r *bufio.Reader, h *hello) error {
 
 func (s *source) stream(ctx context.Context, at int64, acks chan error) error {
 	log := s.n.store.Log
-	idle := time.NewTicker(news)
+	idle := time.NewTimer(news)
 	defer idle.Stop()
-	var sent time.Time
 	head := make([]byte, 4+dataHead, 4+dataHead+batchBytes+batchBytes/8)
 	d := data{Epoch: s.epoch}
 	for {
@@ -187,12 +187,9 @@ func (s *source) stream(ctx context.Context, at int64, acks chan error) error {
 				return err
 			case <-s.nudged:
 				continue
-			case now := <-idle.C:
-				if s.n.store.Confirmed() == d.Confirm && now.Sub(sent) < keepAlive {
-					continue
-				}
+			case <-idle.C:
 			}
-			sent, d.Part = time.Now(), Epoch{}
+			d.Part = Epoch{}
 		}
 		d.Offset, d.Confirm, d.Body = at, s.n.store.Confirmed(), frame[4+dataHead:]
 		d.putHeader(frame)
@@ -201,7 +198,11 @@ func (s *source) stream(ctx context.Context, at int64, acks chan error) error {
 			return err
 		}
 		s.n.sent.Add(int64(next - at))
-		at = next
+		if at = next; d.Confirm < at {
+			idle.Reset(news)
+		} else {
+			idle.Reset(keepAlive)
+		}
 	}
 }
 

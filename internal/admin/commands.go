@@ -7,7 +7,7 @@ import (
 
 // commands is the table of all commands, in the order of the help.
 func commands() []command {
-	return slices.Concat(clusterCommands(), topicCommands(), groupCommands(), offsetCommands(), clientCommands(), queryCommands(), readCommands(), sendCommands(),
+	return slices.Concat(clusterCommands(), statusCommands(), topicCommands(), groupCommands(), offsetCommands(), clientCommands(), queryCommands(), readCommands(), sendCommands(),
 		brokerCommands(), statsCommands(), namesrvCommands(), exportCommands())
 }
 
