@@ -22,12 +22,13 @@ import (
 
 // Metric describes one metric of a broker; docs/metrics.md is made of these.
 type Metric struct {
-	Name   string
-	Type   string   // gauge, counter, histogram
-	Unit   string   // the metric also goes by its name and this suffix, which Java's exporter adds
-	Labels []string // besides those of every series
-	Stored bool     // has the labels of the store's metrics
-	Help   string
+	Name    string
+	Type    string   // gauge, counter, histogram
+	Unit    string   // the metric also goes by its name and this suffix, which Java's exporter adds
+	Labels  []string // besides those of every series
+	Stored  bool     // has the labels of the store's metrics
+	Grouped bool     // only in controller mode
+	Help    string
 
 	collect func(s *scrape)
 }
@@ -146,7 +147,9 @@ func (x *exporter) Collect(out chan<- prometheus.Metric) {
 	s := &scrape{b: x.b, out: out, limit: x.limit, dropped: &x.dropped}
 	for i := range metricTable {
 		s.m, s.descs, s.series = &metricTable[i], x.descs[i], 0
-		s.m.collect(s)
+		if !s.m.Grouped || x.b.replicas != nil {
+			s.m.collect(s)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package broker
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/castor-mq/castor/message"
 	"github.com/castor-mq/castor/remoting"
@@ -100,10 +101,45 @@ var metricTable = []Metric{
 			}
 		}},
 
+	{Name: "rocketmq_go_master", Type: gauge, Grouped: true, Help: "Whether this broker is the master of its group.",
+		collect: func(s *scrape) { s.add(oneIf(s.b.replicas.node.Status().Master)) }},
+	{Name: "rocketmq_go_acknowledging", Type: gauge, Grouped: true, Help: "Whether this broker can acknowledge messages: it is master, has confirmed what it took over, and enough replicas are in sync.",
+		collect: func(s *scrape) { s.add(oneIf(s.b.leads() && s.b.replicas.node.Status().Enough)) }},
+	{Name: "rocketmq_go_master_epoch", Type: gauge, Grouped: true, Help: "The epoch of the present master. It rises with each election.",
+		collect: func(s *scrape) { s.add(float64(s.b.epoch())) }},
+	{Name: "rocketmq_go_role_age_seconds", Type: gauge, Grouped: true, Help: "Time since the last election that this broker knows of.",
+		collect: func(s *scrape) { s.add(time.Since(s.b.replicas.term.Load().began).Seconds()) }},
+	{Name: "rocketmq_go_sync_state_set_size", Type: gauge, Grouped: true, Help: "Replicas in sync, the master included.",
+		collect: func(s *scrape) { s.add(float64(len(s.b.replicas.node.Status().Role.SyncStateSet))) }},
+	{Name: "rocketmq_go_replica_behind_bytes", Type: gauge, Grouped: true, Labels: []string{"replica"}, Help: "Of a master: bytes of the log that an attached replica does not have.",
+		collect: func(s *scrape) {
+			end := s.b.store.Log.End()
+			for id, acked := range s.b.replicas.node.Status().Acked {
+				s.add(float64(max(end-acked, 0)), strconv.FormatInt(id, 10))
+			}
+		}},
+	{Name: "rocketmq_go_replica_behind_milliseconds", Type: gauge, Grouped: true, Labels: []string{"replica"}, Help: "Of a master: time since an attached replica is known to have had the whole log.",
+		collect: func(s *scrape) {
+			for id, behind := range s.b.replicas.node.Status().Behind {
+				s.add(float64(behind.Milliseconds()), strconv.FormatInt(id, 10))
+			}
+		}},
+	{Name: "rocketmq_go_replication_sent_bytes_total", Type: counter, Grouped: true, Help: "Bytes of the log sent to replicas.",
+		collect: func(s *scrape) { s.add(float64(s.b.replicas.node.Sent())) }},
+	{Name: "rocketmq_go_replication_received_bytes_total", Type: counter, Grouped: true, Help: "Bytes of the log received from masters.",
+		collect: func(s *scrape) { s.add(float64(s.b.replicas.node.Received())) }},
+
 	{Name: "rocketmq_go_broker_info", Type: gauge, Labels: []string{"version", "broker_id", "role"}, Help: "1. The version is the one that clients are told.",
 		collect: func(s *scrape) {
-			c := s.b.conf.Load()
-			s.add(1, code.Current.String(), strconv.FormatInt(c.BrokerId, 10), strings.ToLower(c.BrokerRole))
+			id, _ := s.b.brokerID()
+			role := s.b.conf.Load().BrokerRole
+			if s.b.replicas != nil {
+				role = "slave"
+				if id == 0 {
+					role = "sync_master"
+				}
+			}
+			s.add(1, code.Current.String(), strconv.FormatInt(id, 10), strings.ToLower(role))
 		}},
 	{Name: "rocketmq_go_consumer_group_online", Type: gauge, Labels: []string{"consumer_group"}, Help: "Whether a configured group has a member that is online.",
 		collect: func(s *scrape) {
@@ -197,6 +233,13 @@ func collectDeadLetters(s *scrape) {
 			s.add(float64(n), k.group, k.topic, yesNo(s.b.topics.isSystem(k.topic) || isSystemGroup(k.group)))
 		}
 	}
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 const remotingProtocol = "remoting"

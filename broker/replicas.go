@@ -40,6 +40,7 @@ type replicas struct {
 // term is the time of one role.
 type term struct {
 	role    replica.Role
+	began   time.Time
 	master  bool          // this broker is
 	end     int64         // of a master: the end of the log that it took over
 	over    chan struct{} // closed when the next one begins
@@ -56,7 +57,7 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 	}
 	g := &replicas{b: b, haAddr: net.JoinHostPort(c.BrokerIP2, strconv.Itoa(l.Addr().(*net.TCPAddr).Port)),
 		lane: remoting.NewLane("master", 64, int(c.SendThreadPoolQueueCapacity), 0)}
-	g.term.Store(&term{over: make(chan struct{}), settled: make(chan struct{})})
+	g.term.Store(&term{began: time.Now(), over: make(chan struct{}), settled: make(chan struct{})})
 	g.member = membership.New(membership.Config{
 		Cluster: c.BrokerClusterName, Name: c.BrokerName, Addr: b.addr, IdentityFile: c.StorePathBrokerIdentity,
 		Controllers:      func() []string { return addresses(b.conf.Load().ControllerAddr) },
@@ -109,7 +110,7 @@ func (g *replicas) watchDisk(ctx context.Context) error {
 
 // changed begins a term. It runs on the goroutine that changes roles and must not block.
 func (g *replicas) changed(r replica.Role, master bool) {
-	t := &term{role: r, master: master, end: g.b.store.Log.End(), over: make(chan struct{}), settled: make(chan struct{})}
+	t := &term{role: r, began: time.Now(), master: master, end: g.b.store.Log.End(), over: make(chan struct{}), settled: make(chan struct{})}
 	close(g.term.Swap(t).over)
 }
 

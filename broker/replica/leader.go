@@ -271,5 +271,20 @@ func (l *Leader) invite(end int64, now time.Time) {
 	}
 }
 
+// Behind is how long ago each connected replica is known to have had the whole log.
+func (l *Leader) Behind(end int64, now time.Time) map[int64]time.Duration {
+	all := map[int64]time.Duration{}
+	for id, p := range l.peers {
+		switch {
+		case p.session == 0:
+		case p.acked >= end:
+			all[id] = 0
+		default:
+			all[id] = now.Sub(p.caught)
+		}
+	}
+	return all
+}
+
 // Acked is how far a replica is, Unknown if it is not connected.
 func (l *Leader) Acked(id int64) int64 { return l.peer(id).acked }

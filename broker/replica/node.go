@@ -168,7 +168,8 @@ type Status struct {
 	Epochs Epochs
 	Acked  map[int64]int64 // of a master: how far connected replicas are
 	Addrs  map[int64]string
-	Enough bool // of a master: the set is large enough for anything to be confirmed
+	Behind map[int64]time.Duration // how long ago each had the whole log
+	Enough bool                    // of a master: the set is large enough for anything to be confirmed
 }
 
 // Status returns the present state.
@@ -184,13 +185,19 @@ func (n *Node) Status() Status {
 				s.Acked[id] = p.acked
 			}
 		}
-		s.Addrs = map[int64]string{}
+		s.Addrs, s.Behind = map[int64]string{}, n.leader.Behind(n.store.Log.End(), time.Now())
 		for _, c := range *n.sources.Load() {
 			s.Addrs[c.id] = c.nc.RemoteAddr().String()
 		}
 	}
 	return s
 }
+
+// Sent is how many bytes of the log were sent to replicas.
+func (n *Node) Sent() int64 { return n.sent.Load() }
+
+// Received is how many bytes were taken from masters.
+func (n *Node) Received() int64 { return n.taken.Load() }
 
 // LastEpoch is the newest epoch in the log.
 func (n *Node) LastEpoch() int32 {

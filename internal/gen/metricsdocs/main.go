@@ -46,7 +46,7 @@ func generate() []byte {
 	out := bytes.NewBufferString(preface)
 	fmt.Fprintf(out, "Every series has the labels %s (`node_type` is broker, `node_id` the broker's name) and those of `metricsLabel`.\n", list(broker.CommonLabels))
 	stored := slices.Sorted(maps.Keys(broker.StoredLabels))
-	fmt.Fprintf(out, "Those marked with * also have %s.\n\n| name | type | labels | meaning |\n|---|---|---|---|\n", list(stored))
+	fmt.Fprintf(out, "Those marked with * also have %s. Those with ‡ are there in controller mode.\n\n| name | type | labels | meaning |\n|---|---|---|---|\n", list(stored))
 	for _, m := range broker.Metrics() {
 		name := "`" + m.Name + "`"
 		if m.Unit != "" && !strings.Contains(m.Name, m.Unit) {
@@ -54,6 +54,9 @@ func generate() []byte {
 		}
 		if m.Stored {
 			name += " *"
+		}
+		if m.Grouped {
+			name += " ‡"
 		}
 		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", name, m.Type, list(m.Labels), strings.ReplaceAll(m.Help, "|", "\\|"))
 	}
