@@ -237,6 +237,14 @@ func (b *Broker) leave(ctx context.Context) {
 // Addr is the address that clients are told.
 func (b *Broker) Addr() string { return b.addr }
 
+// MetricsAddr is where the metrics are served, empty if they are off.
+func (b *Broker) MetricsAddr() string {
+	if b.metrics == nil {
+		return ""
+	}
+	return b.metrics.addr()
+}
+
 // ErrKilled as the cause of the end of Run's context makes it look to others as if the process had been killed: nobody is told.
 var ErrKilled = errors.New("killed")
 

@@ -133,6 +133,7 @@ func (g *replicas) terms(ctx context.Context) error {
 		if err := g.b.topics.createSystem(); err != nil {
 			g.b.log.Error("the system's topics could not be made", zap.Error(err))
 		}
+		g.b.names.roleChanged() // with these topics
 	}
 }
 
