@@ -25,6 +25,7 @@ type checkpoint struct {
 	importing bool  // a Java store is being taken over
 	grouped   bool  // written by a member of a group: what is above soft need not be confirmed
 	wiping    bool  // everything is being dropped: see Store.Reset
+	joining   bool  // the state is ahead of the log: see Store.Install
 	boot      string
 }
 
@@ -38,6 +39,7 @@ const (
 	flagImporting   = 2
 	flagGrouped     = 4
 	flagWiping      = 8
+	flagJoining     = 16
 )
 
 var errNoCheckpoint = errors.New("no checkpoint")
@@ -50,7 +52,7 @@ func (c *checkpoint) encode() []byte {
 		b = be.AppendUint64(b, v)
 	}
 	flags := byte(0)
-	for flag, set := range map[byte]bool{flagClean: c.clean, flagImporting: c.importing, flagGrouped: c.grouped, flagWiping: c.wiping} {
+	for flag, set := range map[byte]bool{flagClean: c.clean, flagImporting: c.importing, flagGrouped: c.grouped, flagWiping: c.wiping, flagJoining: c.joining} {
 		if set {
 			flags |= flag
 		}
@@ -73,7 +75,8 @@ func (c *checkpoint) decode(b []byte) bool {
 	field := func(i int) int64 { return int64(be.Uint64(b[4+8*i:])) }
 	flags := b[checkpointFixed-2]
 	*c = checkpoint{seq: uint64(field(0)), soft: field(1), hard: field(2), durable: field(3), storeTime: field(4),
-		clean: flags&flagClean != 0, importing: flags&flagImporting != 0, grouped: flags&flagGrouped != 0, wiping: flags&flagWiping != 0, boot: string(b[checkpointFixed:n])}
+		clean: flags&flagClean != 0, importing: flags&flagImporting != 0, grouped: flags&flagGrouped != 0, wiping: flags&flagWiping != 0,
+		joining: flags&flagJoining != 0, boot: string(b[checkpointFixed:n])}
 	return true
 }
 

@@ -105,7 +105,12 @@ func (s *Store) recover() error {
 	if err := s.markOpen(plan, java != nil && (fresh || cp.importing)); err != nil {
 		return err
 	}
-	end, cut, err := s.Log.Recover(commitlog.Recovery{From: plan.log, Synced: plan.synced, PowerLoss: plan.powerLoss, Need: s.State.Applied(),
+	need := s.State.Applied()
+	if s.checkpoint.joining {
+		s.joins.Store(need)
+		need = 0
+	}
+	end, cut, err := s.Log.Recover(commitlog.Recovery{From: plan.log, Synced: plan.synced, PowerLoss: plan.powerLoss, Need: need,
 		StoreTime: cp.storeTime, Progress: s.progress("recovering the commit log")})
 	if err != nil {
 		return err

@@ -36,6 +36,9 @@ func (s *Store) Promote() error {
 	if err == nil {
 		err = s.dead()
 	}
+	if err == nil && s.Joining() {
+		err = fmt.Errorf("%w: it ends at %d, the state is that of %d", ErrJoining, s.Log.End(), s.joins.Load())
+	}
 	if err == nil {
 		s.exclusive(func() { err = s.recount() })
 	}
@@ -141,16 +144,30 @@ func (s *Store) Reset(base int64) error {
 		if base < 0 || base%s.cfg.SegmentSize != 0 {
 			return fmt.Errorf("store: no segment begins at %d", base)
 		}
-		if err := s.writeCheckpoint(checkpoint{seq: s.checkpoint.seq, durable: -1, grouped: true, wiping: true}, true); err != nil {
-			return err
-		}
-		if err := s.wipe(base); err != nil {
-			err = fmt.Errorf("reset: %w", err)
-			s.fail(err)
-			return err
-		}
-		return nil
+		return s.startOver(base, func() (int64, error) { return base, s.db.Clear(base) })
 	})
+}
+
+// startOver drops everything and puts in what fill brings: queues, and the state as of the offset that it returns. The log goes on at base.
+func (s *Store) startOver(base int64, fill func() (applied int64, err error)) error {
+	if err := s.writeCheckpoint(checkpoint{seq: s.checkpoint.seq, durable: -1, grouped: true, wiping: true}, true); err != nil {
+		return err
+	}
+	err := s.wipe(base)
+	applied := base
+	if err == nil {
+		applied, err = fill()
+	}
+	if err == nil {
+		s.reached(base)
+		s.joins.Store(applied)
+		err = s.writeCheckpoint(checkpoint{seq: s.checkpoint.seq, soft: base, hard: base, durable: base, grouped: true, joining: applied > base, boot: bootID(s.fs)}, true)
+	}
+	if err != nil {
+		err = fmt.Errorf("start the store over: %w", err)
+		s.fail(err)
+	}
+	return err
 }
 
 func (s *Store) wipe(base int64) error {
@@ -163,16 +180,9 @@ func (s *Store) wipe(base int64) error {
 			return err
 		}
 	}
-	if err := s.db.Clear(base); err != nil {
-		return err
-	}
-	if err := s.Log.Reset(base); err != nil {
-		return err
-	}
 	clear(s.dispatcher.topics)
 	s.dispatcher.last = nil
-	s.reached(base)
-	return s.writeCheckpoint(checkpoint{seq: s.checkpoint.seq, soft: base, hard: base, durable: base, grouped: true, boot: bootID(s.fs)}, true)
+	return s.Log.Reset(base)
 }
 
 // finishWipe drops what an interrupted Reset has left, before anything is opened.
@@ -183,7 +193,7 @@ func (s *Store) finishWipe() error {
 			return err
 		}
 	}
-	s.checkpoint.wiping = false
+	s.checkpoint.wiping, s.checkpoint.joining = false, false
 	return errors.Join(state.Remove(s.cfg.StateFile), makeDir(s.fs, s.cfg.CommitLogDir), s.fs.SyncDir(s.cfg.Root))
 }
 

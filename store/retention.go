@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -150,15 +151,26 @@ func (s *Store) noteDisk(d decision, used, limit int) {
 	}
 }
 
+// SetHeld says who knows from which log offset on segments are still being sent, MaxInt64 if none are. They do not expire meanwhile; what
+// has to go for lack of space goes all the same. f must not call the store. Call SetHeld before Run.
+func (s *Store) SetHeld(f func() int64) { s.held = f }
+
+func (s *Store) heldFrom() int64 {
+	if s.held == nil {
+		return math.MaxInt64
+	}
+	return s.held()
+}
+
 // deleteOld deletes the oldest segments: those whose messages are older than Keep, or by force one of any age. What goes has been
 // saved (S4). It tells whether anything went.
 func (s *Store) deleteOld(d decision, r *Retention) (deleted bool, err error) {
 	before := s.Log.Min()
-	to := s.expired(r)
+	to := min(s.expired(r), s.heldFrom())
 	if segs := s.Log.Segments(); to == before && d.force && len(segs) > 1 {
 		to = segs[1].Base
 	}
-	if to == before {
+	if to <= before {
 		return false, nil
 	}
 	if s.synced() < to {

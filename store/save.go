@@ -49,6 +49,7 @@ func (s *Store) save(sync bool) error {
 	if sync {
 		c.hard = at
 	}
+	c.joining = c.joining && at < s.joins.Load() // the log is durable up to at
 	return errors.Join(s.writeCheckpoint(c, sync), indexErr)
 }
 

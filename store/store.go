@@ -19,7 +19,8 @@
 //
 // A store of a group (Config.Replicated) opens as a replica: it takes a master's bytes (commitlog.AppendRaw), and what it does not know
 // to be confirmed stays in the log, undispatched, until the gate lets it pass. Promote makes it the master, Demote a replica again,
-// Truncate takes back what was never confirmed, Reset drops everything. All that is in replica.go.
+// Truncate takes back what was never confirmed, Reset drops everything. All that is in replica.go. WriteSnapshot and Install
+// (snapshot.go) bring a replica near whose next bytes are no longer in the master's log.
 //
 // # Invariants
 //
@@ -76,6 +77,8 @@ var (
 	ErrNotMaster = errors.New("store: not the master")
 	// ErrConfirmed means that what was to be cut off is confirmed.
 	ErrConfirmed = errors.New("store: confirmed records are not cut off")
+	// ErrJoining means that the log of a replica does not reach yet what has been installed with it; see Install.
+	ErrJoining = errors.New("store: the log has not caught up with the state")
 	// ErrDiskFull means that the disk is fuller than diskSpaceWarningLevelRatio.
 	ErrDiskFull = errors.New("store: disk full")
 )
@@ -130,13 +133,15 @@ type Store struct {
 	live     atomic.Pointer[live]
 	arrivals Arrivals
 	gate     func(written, flushed int64) int64
-	onWrite  func() // may be nil
+	onWrite  func()       // may be nil
+	held     func() int64 // may be nil; see SetHeld
 
 	role   sync.Mutex // one change of the role, or of what a replica holds, at a time
 	master bool       // under role
 
 	confirmed  atomic.Int64 // S2
 	dispatched atomic.Int64 // S1; moved by the dispatcher
+	joins      atomic.Int64 // the log must reach this before the store can be a master's; see Install
 	advancing  sync.Mutex   // held by who dispatches: see Advance
 	oneClient  bool         // what BatchEnd has said last; under advancing
 	announced  int64        // end of the log when onWrite was called last; under advancing

@@ -125,12 +125,14 @@ func (q *Queue) clean() error {
 	} else if stale > from {
 		err = q.zero(from, stale)
 	}
-	if err != nil {
-		q.mu.Lock()
-		if q.life == life {
-			q.wipe, q.stale = wipe, max(q.stale, stale)
-		}
-		q.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.life != life:
+	case err != nil:
+		q.wipe, q.stale = wipe, max(q.stale, stale)
+	case wipe:
+		q.wipeAt = 0 // the log may go on below it: see Store.Reset
 	}
 	return err
 }

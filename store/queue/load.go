@@ -157,7 +157,7 @@ func (s *Set) Reset(logMin int64) error {
 		var last Unit
 		if top > 0 {
 			var err error
-			if last, err = q.lastUnit(); err != nil {
+			if last, err = q.unitOnDisk(top - 1); err != nil {
 				return fmt.Errorf("consume queue %s: %w", q.key(), err)
 			}
 		}
@@ -177,14 +177,13 @@ func (s *Set) Reset(logMin int64) error {
 	return nil
 }
 
-// lastUnit reads the last unit from whatever file has it.
-func (q *Queue) lastUnit() (u Unit, err error) {
+// unitOnDisk reads a unit from whatever file has it; it is zero if none has.
+func (q *Queue) unitOnDisk(offset int64) (u Unit, err error) {
 	files, err := q.set.listFiles(q.dir)
 	if err != nil {
 		return u, err
 	}
-	last := q.Max() - 1
-	i := sort.Search(len(files), func(i int) bool { return files[i] > last }) - 1
+	i := sort.Search(len(files), func(i int) bool { return files[i] > offset }) - 1
 	if i < 0 {
 		return u, nil
 	}
@@ -194,7 +193,7 @@ func (q *Queue) lastUnit() (u Unit, err error) {
 	}
 	defer f.Close() //nolint:errcheck // it was only read
 	var b [UnitSize]byte
-	if _, err := f.ReadAt(b[:], (last-files[i])*UnitSize); err != nil && err != io.EOF {
+	if _, err := f.ReadAt(b[:], (offset-files[i])*UnitSize); err != nil && err != io.EOF {
 		return u, err
 	}
 	return readUnit(b[:]), nil

@@ -266,10 +266,8 @@ func (db *DB) Clear(applied int64) error {
 	defer db.mu.Unlock()
 	m := meta{applied: applied}
 	err := db.bolt.Update(func(tx *bolt.Tx) error {
-		for _, bucket := range [][]byte{bucketRows, bucketMeta} {
-			if err := tx.DeleteBucket(bucket); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
-				return err
-			}
+		if err := deleteRows(tx); err != nil {
+			return err
 		}
 		w, err := newRowWriter(tx)
 		if err != nil {
@@ -281,7 +279,16 @@ func (db *DB) Clear(applied int64) error {
 		return fmt.Errorf("clear state: %w", err)
 	}
 	db.pending, db.spare = nil, newDirty()
-	db.tables.clear(m)
+	db.tables.become(db.tables.sibling(), m)
+	return nil
+}
+
+func deleteRows(tx *bolt.Tx) error {
+	for _, bucket := range [][]byte{bucketRows, bucketMeta} {
+		if err := tx.DeleteBucket(bucket); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
+			return err
+		}
+	}
 	return nil
 }
 

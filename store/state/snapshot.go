@@ -124,33 +124,73 @@ func restore(r io.Reader, path string) (applied int64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	s := snapshotReader{r: bufio.NewReader(r), sum: crc32.New(castagnoli)}
-	var m meta
-	if magic := s.fixed(len(snapshotMagic)); s.err == nil && string(magic) != snapshotMagic {
-		return 0, fmt.Errorf("%w: it does not start like one", ErrSnapshot)
+	m, err := fill(db, r, func(*Change) {})
+	if err != nil {
+		return 0, err
 	}
-	head := s.frame()
-	if s.err == nil {
-		if err := m.decode(head); err != nil {
-			return 0, fmt.Errorf("%w: %w", ErrSnapshot, err)
-		}
+	return m.applied, db.Sync()
+}
+
+// fill puts the rows of a snapshot into a state file that has none, and calls each for every row, which dies with the call.
+func fill(db *bolt.DB, r io.Reader, each func(c *Change)) (m meta, err error) {
+	s, m, err := beginSnapshot(r)
+	if err != nil {
+		return m, err
 	}
 	rows := uint64(0)
 	for more := true; more; {
 		err := db.Update(func(tx *bolt.Tx) error {
-			n, err := s.rows(tx, &m)
+			n, err := s.rows(tx, &m, each)
 			rows += n
 			more = n == rowsPerTx
 			return err
 		})
 		if err != nil {
-			return 0, err
+			return m, err
 		}
 	}
-	if err := s.end(rows); err != nil {
-		return 0, err
+	return m, s.end(rows)
+}
+
+// CheckSnapshot reads a snapshot, which must end with r, and returns its applied offset. What it has accepted Install accepts.
+func CheckSnapshot(r io.Reader) (applied int64, err error) {
+	s, m, err := beginSnapshot(r)
+	var c Change
+	rows := uint64(0)
+	for ; err == nil; rows++ {
+		encoded := s.frame()
+		if s.err == nil && len(encoded) == 0 {
+			return m.applied, s.end(rows)
+		}
+		if err = s.err; err == nil {
+			err = snapshotError(decodeRow(encoded, &c))
+		}
 	}
-	return m.applied, db.Sync()
+	return 0, err
+}
+
+// Install replaces the whole state, in memory and in state.db, by a snapshot, which must end with r, and returns its applied offset. To
+// readers a row is the old one or the new one. Nobody may call Apply meanwhile. After an error, or a crash on the way, the state file is
+// of no use: see Remove.
+func (db *DB) Install(r io.Reader) (applied int64, err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.bolt.NoSync = true // one sync at the end
+	defer func() { db.bolt.NoSync = false }()
+	if err = db.bolt.Update(deleteRows); err != nil {
+		return 0, fmt.Errorf("install state: %w", err)
+	}
+	fresh := db.tables.sibling()
+	m, err := fill(db.bolt, r, fresh.set)
+	if err == nil {
+		err = db.bolt.Sync()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("install state: %w", err)
+	}
+	db.pending, db.spare = nil, newDirty()
+	db.tables.become(fresh, m)
+	return m.applied, nil
 }
 
 // snapshotReader keeps the first error, after which it returns nil.
@@ -159,6 +199,27 @@ type snapshotReader struct {
 	sum hash.Hash32
 	buf bytes.Buffer
 	err error
+}
+
+// beginSnapshot reads what stands before the rows.
+func beginSnapshot(r io.Reader) (s snapshotReader, m meta, err error) {
+	s = snapshotReader{r: bufio.NewReader(r), sum: crc32.New(castagnoli)}
+	if magic := s.fixed(len(snapshotMagic)); s.err == nil && string(magic) != snapshotMagic {
+		return s, m, fmt.Errorf("%w: it does not start like one", ErrSnapshot)
+	}
+	head := s.frame()
+	if s.err != nil {
+		return s, m, s.err
+	}
+	return s, m, snapshotError(m.decode(head))
+}
+
+// snapshotError says of what it is that err is wrong.
+func snapshotError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrSnapshot, err)
 }
 
 // fixed reads n bytes, which die with the next call.
@@ -193,7 +254,7 @@ func (s *snapshotReader) frame() []byte {
 }
 
 // rows puts up to rowsPerTx rows and returns how many there were before the empty frame.
-func (s *snapshotReader) rows(tx *bolt.Tx, m *meta) (n uint64, err error) {
+func (s *snapshotReader) rows(tx *bolt.Tx, m *meta, each func(c *Change)) (n uint64, err error) {
 	w, err := newRowWriter(tx)
 	if err != nil {
 		return 0, err
@@ -208,8 +269,9 @@ func (s *snapshotReader) rows(tx *bolt.Tx, m *meta) (n uint64, err error) {
 			break
 		}
 		if err := decodeRow(encoded, &c); err != nil {
-			return n, fmt.Errorf("%w: %w", ErrSnapshot, err)
+			return n, snapshotError(err)
 		}
+		each(&c)
 		if err := w.write(appendStateKey(nil, c.Kind, c.rowKey()), encoded); err != nil {
 			return n, err
 		}

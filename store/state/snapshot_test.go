@@ -115,3 +115,43 @@ func FuzzRestore(f *testing.F) {
 		openDB(t, path)
 	})
 }
+
+// TestInstall replaces what is there, in memory and on disk, and goes on from there.
+func TestInstall(t *testing.T) {
+	source, want := filled(t, 20)
+	good := snapshotOf(t, source)
+	path, _ := filled(t, 50)
+	db, tables, _ := openDB(t, path)
+	for i := 0; i < len(good); i += 1 + len(good)/200 {
+		bad := bytes.Clone(good)
+		bad[i] ^= 0x10
+		if _, err := CheckSnapshot(bytes.NewReader(bad)); !errors.Is(err, ErrSnapshot) {
+			t.Fatal(i, err)
+		}
+		if _, err := CheckSnapshot(bytes.NewReader(good[:i])); !errors.Is(err, ErrSnapshot) {
+			t.Fatal(i, err)
+		}
+	}
+	at, err := CheckSnapshot(bytes.NewReader(good))
+	if err != nil || at != want.Applied() {
+		t.Fatal(at, err)
+	}
+	if at, err := db.Install(bytes.NewReader(good)); err != nil || at != want.Applied() {
+		t.Fatal(at, err)
+	}
+	sameState(t, tables, want)
+	next := Append(nil, OffsetPut("G", "more", 1, 7))
+	for _, tb := range []*Tables{tables, want} {
+		if err := tb.Apply(next, at, 1); err != nil { // seen already
+			t.Fatal(err)
+		}
+		if err := tb.Apply(next, at+100, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(t, db)
+	closeDB(t, db)
+	db, tables, _ = openDB(t, path)
+	sameState(t, tables, want)
+	closeDB(t, db)
+}

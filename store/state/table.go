@@ -82,11 +82,16 @@ func (t *table[V]) remove(k key) bool {
 	return ok
 }
 
-func (t *table[V]) clear() {
+// placeLike has an empty table put rows into the same shards as another.
+func (t *table[V]) placeLike(o rows) { t.seed = o.(*table[V]).seed }
+
+// take replaces all rows by those of a table that places rows like this one and is not used any more.
+func (t *table[V]) take(o rows) {
+	from := o.(*table[V])
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Lock()
-		s.rows = nil
+		s.rows = from.shards[i].rows
 		s.Unlock()
 	}
 }
@@ -123,9 +128,10 @@ func (t *table[V]) keys(first, second string) []key {
 	return keys
 }
 
-// rows is what removing needs of a table.
+// rows is a table without the type of its values.
 type rows interface {
-	clear()
+	placeLike(o rows)
+	take(o rows)
 	remove(k key) bool
 	keys(first, second string) []key
 }

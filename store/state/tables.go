@@ -116,13 +116,24 @@ func (t *Tables) Version(v Versioned) body.DataVersion {
 	return t.meta.versions[v]
 }
 
-// clear empties the tables.
-func (t *Tables) clear(m meta) {
+// sibling makes empty tables whose rows t can take over.
+func (t *Tables) sibling() *Tables {
+	o := NewTables()
+	for kind, rows := range t.byKind {
+		if rows != nil {
+			o.byKind[kind].placeLike(rows)
+		}
+	}
+	return o
+}
+
+// become takes over the rows of a sibling, table by table, which must not be used any more.
+func (t *Tables) become(o *Tables, m meta) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, rows := range t.byKind {
+	for kind, rows := range t.byKind {
 		if rows != nil {
-			rows.clear()
+			rows.take(o.byKind[kind])
 		}
 	}
 	t.meta, t.dirty = m, newDirty()
