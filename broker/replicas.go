@@ -347,7 +347,8 @@ func (b *Broker) handleHandOver(r *remoting.Request, h *header.HandOverRequest) 
 
 // Vitals implements membership.Replica.
 func (g *replicas) Vitals() membership.Vitals {
-	return membership.Vitals{Epoch: g.node.LastEpoch(), MaxOffset: g.b.store.Log.End(), ConfirmOffset: g.b.store.Confirmed(), Healthy: g.b.store.Writeable() == nil}
+	return membership.Vitals{Epoch: g.node.LastEpoch(), MaxOffset: g.b.store.Log.End(), ConfirmOffset: g.b.store.Confirmed(),
+		Healthy: g.b.store.Writeable() == nil && !g.b.store.Joining()}
 }
 
 // minInSync is how many replicas must be in sync for anything to be confirmed in a role: minInSyncReplicas, or two as soon as there are

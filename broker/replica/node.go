@@ -70,6 +70,7 @@ type Node struct {
 
 	watermark atomic.Int64 // what the others have, or the master says is confirmed
 	sources   atomic.Pointer[[]*source]
+	numbered  atomic.Int64 // snapshots
 	sent      atomic.Int64 // bytes to replicas
 	taken     atomic.Int64 // bytes from masters
 
@@ -82,6 +83,7 @@ type Node struct {
 	leader   *Leader // nil unless this broker is master
 	epochs   Epochs
 	sessions uint64
+	holders  map[*source]struct{} // connections, whatever has come of them
 	asking   bool  // the controllers are being asked for another set
 	former   int32 // the newest epoch that was known when the process started
 
@@ -96,7 +98,8 @@ type Node struct {
 
 // New reads the epoch file and takes over the store's confirm offset. The store must have been opened as replicated.
 func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, error) {
-	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, changed: make(chan struct{}, 1), alert: make(chan struct{}, 1), leaving: make(chan struct{}), left: make(chan struct{})}
+	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, pause: retryOdd, changed: make(chan struct{}, 1), alert: make(chan struct{}, 1), leaving: make(chan struct{}), left: make(chan struct{}),
+		holders: map[*source]struct{}{}}
 	n.sources.Store(&[]*source{})
 	n.watermark.Store(Unknown)
 	text, err := fsys.ReadFile(cfg.EpochFile)
@@ -110,6 +113,10 @@ func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, erro
 	n.former = n.epochs.Last()
 	// A power loss may have taken the end of the log and left the epoch that began there.
 	n.epochs = n.epochs.Cut(st.Log.End()).Drop(st.Log.Min())
+	if err := fsys.RemoveAll(n.snapshots()); err != nil {
+		return nil, err
+	}
+	st.SetHeld(n.held)
 	st.SetGate(n.gate)
 	st.SetWritten(n.nudge)
 	return n, nil
@@ -276,8 +283,8 @@ func (n *Node) become(ctx context.Context, r Role) error {
 		}
 		n.mu.Unlock()
 		n.advance()
-	case r.Master != 0 && r.Master == n.cfg.ID() && r.Epoch <= max(n.LastEpoch(), n.former):
-		// Of a former life: what that has confirmed may be missing here. There will be an election.
+	case r.Master != 0 && r.Master == n.cfg.ID() && (r.Epoch <= max(n.LastEpoch(), n.former) || n.store.Joining()):
+		// Of a former life, or by controllers that know too little: what is confirmed may be missing here. There will be an election.
 		n.resign(Role{Epoch: r.Epoch, SyncStateSet: r.SyncStateSet, SetEpoch: r.SetEpoch}, master)
 		n.cfg.Outdated()
 	case r.Master != 0 && r.Master == n.cfg.ID():
@@ -530,28 +537,28 @@ func (n *Node) hello(r Role) (*hello, error) {
 	return h, err
 }
 
-// cut removes what the master does not have.
-func (n *Node) cut(h *hello, w *welcome) error {
+// compare looks at both logs.
+func (n *Node) compare(h *hello, w *welcome) logs {
 	n.mu.Lock()
 	epochs := n.epochs
 	n.mu.Unlock()
-	at := epochs.Common(w.LastEpoch, w.Offset, h.End)
-	if confirmed := n.store.Confirmed(); at < confirmed {
-		return fmt.Errorf("the logs part at %d, below the confirm offset %d: acknowledged messages of this broker are not in the master's log; elect another master, or empty this store to accept the loss", at, confirmed)
+	l := logs{Min: h.Min, End: h.End, Confirmed: n.store.Confirmed(), MasterMin: w.Min, MasterEnd: w.End, Common: h.End}
+	if w.Verdict == diverged {
+		l.Common = epochs.Common(w.LastEpoch, w.Offset, h.End)
 	}
-	if at >= h.End {
-		return errFrame // nothing to cut: the master's answer makes no sense
-	}
-	n.log.Warn("the end of the log is cut: the master does not have it, and it was never acknowledged", zap.Int64("from", at), zap.Int64("to", h.End), zap.Int32("epoch", w.LastEpoch))
+	return l
+}
+
+// cut removes what the master does not have.
+func (n *Node) cut(at, end int64, epoch int32) error {
+	n.log.Warn("the end of the log is cut: the master does not have it, and it was never acknowledged", zap.Int64("from", at), zap.Int64("to", end), zap.Int32("epoch", epoch))
 	if err := n.store.Truncate(at); err != nil {
 		return err
 	}
-	return n.saveEpochs(epochs.Cut(at))
-}
-
-// startOver would fetch the log from where the master's begins.
-func (n *Node) startOver(h *hello, w *welcome) error {
-	return fmt.Errorf("the master's log begins at %d, and ours ends at %d: copy its store to this broker", w.Min, h.End)
+	n.mu.Lock()
+	epochs := n.epochs.Cut(at)
+	n.mu.Unlock()
+	return n.saveEpochs(epochs)
 }
 
 // take appends a frame of the master's log and returns what we have then.

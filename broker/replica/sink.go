@@ -11,10 +11,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// The pause before a replica connects again: the first, from which it doubles, and the longest.
+// The pause before a replica connects again: the first, from which it doubles, and the longest; and another one if what went wrong will
+// hardly be better soon, or is costly.
 const (
 	firstRetry = 5 * time.Millisecond
 	retry      = 100 * time.Millisecond
+	retryOdd   = 5 * time.Second
 )
 
 // sink appends a master's log to ours, in one epoch.
@@ -39,12 +41,14 @@ func (k *sink) run(ctx context.Context) {
 			return
 		default:
 		}
-		if err != nil && err.Error() != said {
-			said = err.Error()
-			k.n.log.Warn("no replication from the master", zap.Int64("master", k.role.Master), zap.String("address", k.role.MasterAddr), zap.Int32("epoch", k.role.Epoch), zap.Error(err))
+		if err != nil {
+			said = k.report(err, said)
 		}
 		if time.Since(began) > retry {
 			pause = firstRetry // it was connected
+		}
+		if errors.Is(err, errStay) || errors.Is(err, errFetch) {
+			pause = k.n.pause
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -54,6 +58,18 @@ func (k *sink) run(ctx context.Context) {
 		timer.Stop()
 		pause = min(2*pause, retry)
 	}
+}
+
+// report logs why there is no connection, unless that was said last.
+func (k *sink) report(err error, said string) string {
+	say, text := k.n.log.Warn, err.Error()
+	if errors.Is(err, errStay) { // its numbers change as the master goes on
+		say, text = k.n.log.Error, errStay.Error()
+	}
+	if text != said {
+		say("no replication from the master", zap.Int64("master", k.role.Master), zap.String("address", k.role.MasterAddr), zap.Int32("epoch", k.role.Epoch), zap.Error(err))
+	}
+	return text
 }
 
 // follow is one connection.
@@ -118,12 +134,8 @@ func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
 			return errors.New("the master refuses: " + w.Reason)
 		case w.Epoch != k.role.Epoch:
 			return fmt.Errorf("%w: the master says %d, the controllers %d", errEpoch, w.Epoch, k.role.Epoch)
-		case w.Verdict == outOfRange:
-			if err := k.n.startOver(h, &w); err != nil {
-				return err
-			}
-		case w.Verdict == diverged:
-			if err := k.n.cut(h, &w); err != nil {
+		case w.Verdict == outOfRange || w.Verdict == diverged:
+			if err := k.bring(nc, r, h, &w); err != nil {
 				return err
 			}
 		case w.Offset != h.End:
@@ -132,6 +144,24 @@ func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
 			return nil
 		}
 	}
+}
+
+// bring makes a log that the master's does not go on from one of which more is known, or one that it goes on from.
+func (k *sink) bring(nc net.Conn, r *bufio.Reader, h *hello, w *welcome) error {
+	l := k.n.compare(h, w)
+	what, err := l.align()
+	switch {
+	case err != nil:
+		return err
+	case what == stepCut:
+		return k.n.cut(l.Common, h.End, w.LastEpoch)
+	}
+	k.n.log.Warn("the log is fetched from where the master's begins: ours is of no use to go on from", zap.Int64("ours", h.Min), zap.Int64("oursTo", h.End),
+		zap.Int64("confirmed", l.Confirmed), zap.Int64("same", l.Common), zap.Int64("masters", w.Min), zap.Int64("mastersTo", w.End))
+	if err := k.fetch(nc, r); err != nil {
+		return fmt.Errorf("%w: %w", errFetch, err)
+	}
+	return nil
 }
 
 // receive appends what comes, and acknowledges it.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,6 +33,7 @@ type source struct {
 	session uint64
 	id      int64
 	nudged  chan struct{} // there may be more to send
+	needs   atomic.Int64  // the log from here on is still to be sent
 }
 
 // nudge says that the log has grown. It does not block.
@@ -48,7 +51,10 @@ func (n *Node) serveReplica(ctx context.Context, nc net.Conn) {
 	defer stop()
 	r := bufio.NewReaderSize(nc, 4<<10)
 	s := &source{n: n, nc: nc, nudged: make(chan struct{}, 1)}
-	h, err := s.greet(r)
+	s.needs.Store(math.MaxInt64)
+	n.hold(s)
+	defer n.letGo(s)
+	h, err := s.greet(ctx, r)
 	if err == nil {
 		err = s.send(ctx, r, h)
 	}
@@ -58,29 +64,40 @@ func (n *Node) serveReplica(ctx context.Context, nc net.Conn) {
 }
 
 // greet answers hellos until the replica knows where to begin.
-func (s *source) greet(r *bufio.Reader) (*hello, error) {
+func (s *source) greet(ctx context.Context, r *bufio.Reader) (*hello, error) {
 	var buf []byte
-	for {
-		_ = s.nc.SetDeadline(time.Now().Add(silence))
-		var h hello
+	patience := silence
+	for fetchable := false; ; {
+		_ = s.nc.SetDeadline(time.Now().Add(patience))
 		var err error
 		if buf, err = readFrame(r, buf, maxHello); err != nil {
 			return nil, err
 		}
+		if fetchable && buf[0] == kindFetch {
+			if err := s.serveFetch(ctx, buf); err != nil {
+				return nil, err
+			}
+			fetchable, patience = false, installing
+			continue
+		}
+		var h hello
 		if err := h.decode(buf); err != nil {
 			return nil, err
 		}
 		w := s.n.welcome(&h)
+		s.id, s.epoch = h.ID, w.Epoch
+		_ = s.nc.SetDeadline(time.Now().Add(silence))
 		if _, err := s.nc.Write(w.encode()); err != nil {
 			return nil, err
 		}
 		switch w.Verdict {
 		case begin:
-			s.id, s.epoch = h.ID, w.Epoch
+			s.needs.Store(h.End)
 			return &h, nil
-		case refused, outOfRange:
+		case refused:
 			return nil, fmt.Errorf("replica %d: %s", h.ID, w.Reason)
 		}
+		fetchable, patience = true, silence
 	}
 }
 
@@ -197,7 +214,8 @@ func (s *source) stream(ctx context.Context, at int64, acks chan error) error {
 		if _, err := s.nc.Write(frame); err != nil {
 			return err
 		}
-		s.n.sent.Add(int64(next - at))
+		s.n.sent.Add(next - at)
+		s.needs.Store(next)
 		if at = next; d.Confirm < at {
 			idle.Reset(news)
 		} else {

@@ -18,8 +18,12 @@ import (
 //	         body u32, body
 //	ack      epoch i32, end i64
 //	bye      nothing: the replica stops
+//	fetch    epoch i32
+//	snapshot epoch i32, base i64, applied offset i64, epoch of the log below base i32, its start i64, size i64, CRC-32C of the frame
+//	chunk    epoch i32, offset in the snapshot i64, CRC-32C of the frame without these four bytes u32, bytes
 //
-// A replica says hello and is answered until it knows where to begin; then data flows one way and acks the other.
+// A replica says hello and is answered until it knows where to begin; then data flows one way and acks the other. One whose log is of no
+// use any more answers with fetch instead, is sent a snapshot and its chunks, and says hello again when it has installed them.
 const (
 	magic   = 0x524D5152 // RMQR
 	version = 1
@@ -29,6 +33,12 @@ const (
 	maxData  = 256<<20 + dataHead
 	dataHead = 1 + 4 + 4 + 8 + 8 + 8 + 4
 	ackSize  = 1 + 4 + 8
+	// chunkBytes is how much of a snapshot goes into a frame.
+	chunkBytes   = 1 << 20
+	chunkHead    = 1 + 4 + 8 + 4
+	maxChunk     = chunkHead + chunkBytes
+	fetchSize    = 1 + 4
+	snapshotSize = 1 + 4 + 8 + 8 + 4 + 8 + 8 + 4
 	// tailBytes is how much before its end a replica sums up, so that logs of equal epochs are known to be the same.
 	tailBytes = 4 << 10
 )
@@ -40,6 +50,9 @@ const (
 	kindData
 	kindAck
 	kindBye
+	kindFetch
+	kindSnapshot
+	kindChunk
 )
 
 // Errors of a connection between brokers.
@@ -103,6 +116,25 @@ type ack struct {
 	End   int64
 }
 
+// fetch asks for a snapshot.
+type fetch struct{ Epoch int32 }
+
+// snapshot announces one: see store.WriteSnapshot.
+type snapshot struct {
+	Epoch   int32 // of the master
+	Base    int64 // where the log begins that goes with it
+	Applied int64 // the offset of the state
+	Below   Epoch // of the byte before Base; zero if there is none
+	Size    int64 // bytes
+}
+
+// chunk is a piece of it.
+type chunk struct {
+	Epoch  int32
+	Offset int64
+	Body   []byte
+}
+
 type flagBits byte
 
 const flagLearner flagBits = 1
@@ -155,6 +187,34 @@ func (a *ack) put(b *[4 + ackSize]byte) {
 	b[4] = kindAck
 	be.PutUint32(b[5:], uint32(a.Epoch))
 	be.PutUint64(b[9:], uint64(a.End))
+}
+
+func (f *fetch) encode() []byte {
+	return closeFrame(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 0, kindFetch}, uint32(f.Epoch)))
+}
+
+func (s *snapshot) encode() []byte {
+	be := binary.BigEndian
+	b := be.AppendUint32([]byte{0, 0, 0, 0, kindSnapshot}, uint32(s.Epoch))
+	b = be.AppendUint64(be.AppendUint64(b, uint64(s.Base)), uint64(s.Applied))
+	b = be.AppendUint64(be.AppendUint32(b, uint32(s.Below.Epoch)), uint64(s.Below.Start))
+	b = be.AppendUint64(b, uint64(s.Size))
+	return closeFrame(be.AppendUint32(b, crc32.Checksum(b[4:], castagnoli)))
+}
+
+// putHeader writes what stands before the body, which lies in b already.
+func (c *chunk) putHeader(b []byte) {
+	be := binary.BigEndian
+	be.PutUint32(b, uint32(chunkHead+len(c.Body)))
+	b[4] = kindChunk
+	be.PutUint32(b[5:], uint32(c.Epoch))
+	be.PutUint64(b[9:], uint64(c.Offset))
+	be.PutUint32(b[17:], chunkSum(b[4:]))
+}
+
+// chunkSum is the sum of a chunk's frame behind the length.
+func chunkSum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:chunkHead-4], castagnoli), castagnoli, b[chunkHead:])
 }
 
 func appendText(b []byte, text string) []byte {
@@ -267,6 +327,49 @@ func (a *ack) decode(b []byte) error {
 		return errFrame
 	}
 	return r.end()
+}
+
+func (f *fetch) decode(b []byte) error {
+	r := reading{b: b}
+	if r.u8() != kindFetch {
+		return errFrame
+	}
+	f.Epoch = r.i32()
+	return r.end()
+}
+
+func (s *snapshot) decode(b []byte) error {
+	r := reading{b: b}
+	if len(b) != snapshotSize || r.u8() != kindSnapshot {
+		return errFrame
+	}
+	s.Epoch, s.Base, s.Applied = r.i32(), r.i64(), r.i64()
+	s.Below.Epoch, s.Below.Start = r.i32(), r.i64()
+	s.Size = r.i64()
+	if r.u32() != crc32.Checksum(b[:snapshotSize-4], castagnoli) {
+		return fmt.Errorf("%w: wrong sum", errFrame)
+	}
+	if s.Base < 0 || s.Applied < s.Base || s.Size < 1 || s.Below.Epoch < 0 || s.Below.Epoch > s.Epoch || s.Below.Start < 0 ||
+		(s.Below.Epoch == 0) != (s.Below == Epoch{}) || s.Below.Epoch > 0 && s.Below.Start >= s.Base {
+		return errFrame
+	}
+	return r.end()
+}
+
+// decode checks the sum. Body aliases b.
+func (c *chunk) decode(b []byte) error {
+	r := reading{b: b}
+	if len(b) <= chunkHead || r.u8() != kindChunk {
+		return errFrame
+	}
+	c.Epoch, c.Offset = r.i32(), r.i64()
+	if r.u32() != chunkSum(b) {
+		return fmt.Errorf("%w: wrong sum", errFrame)
+	}
+	if c.Body = r.b; c.Offset < 0 {
+		return errFrame
+	}
+	return nil
 }
 
 // readFrame reads one frame of at most limit bytes into buf, which grows with what arrives, never with what is announced.

@@ -25,6 +25,59 @@ func aData() []byte {
 	return frame
 }
 
+func aSnapshot() *snapshot {
+	return &snapshot{Epoch: 9, Base: 1 << 30, Applied: 3 << 30, Below: Epoch{8, 100}, Size: 12345}
+}
+
+func aChunk() []byte {
+	c := chunk{Epoch: 9, Offset: 200, Body: []byte("rows")}
+	frame := append(make([]byte, 4+chunkHead), c.Body...)
+	c.putHeader(frame)
+	return frame
+}
+
+func TestSnapshotFrames(t *testing.T) {
+	var f fetch
+	if err := f.decode((&fetch{9}).encode()[4:]); err != nil || f.Epoch != 9 {
+		t.Errorf("%+v %v", f, err)
+	}
+	var s snapshot
+	if err := s.decode(aSnapshot().encode()[4:]); err != nil || s != *aSnapshot() {
+		t.Errorf("%+v %v", s, err)
+	}
+	var c chunk
+	if err := c.decode(aChunk()[4:]); err != nil || c.Epoch != 9 || c.Offset != 200 || string(c.Body) != "rows" {
+		t.Errorf("%+v %v", c, err)
+	}
+	for name, decode := range map[string]func([]byte) error{"snapshot": s.decode, "chunk": c.decode} {
+		frame := aSnapshot().encode()[4:]
+		if name == "chunk" {
+			frame = aChunk()[4:]
+		}
+		for i := range len(frame) * 8 {
+			b := bytes.Clone(frame)
+			b[i/8] ^= 1 << (i % 8)
+			if decode(b) == nil {
+				t.Errorf("%s: bit %d flipped", name, i)
+			}
+		}
+	}
+	for name, change := range map[string]func(s *snapshot){
+		"a state older than the log": func(s *snapshot) { s.Applied = s.Base - 1 },
+		"nothing":                    func(s *snapshot) { s.Size = 0 },
+		"an epoch of the future":     func(s *snapshot) { s.Below.Epoch = 10 },
+		"an epoch above":             func(s *snapshot) { s.Below.Start = s.Base },
+		"a start without an epoch":   func(s *snapshot) { s.Below.Epoch = 0 },
+		"a negative base":            func(s *snapshot) { s.Base = -1 },
+	} {
+		s := aSnapshot()
+		change(s)
+		if new(snapshot).decode(s.encode()[4:]) == nil {
+			t.Error(name)
+		}
+	}
+}
+
 func TestFrames(t *testing.T) {
 	var h hello
 	if err := h.decode(aHello().encode()[4:]); err != nil || h != *aHello() {
@@ -55,9 +108,12 @@ func TestFramesOfStrangers(t *testing.T) {
 		frame  []byte
 		decode func([]byte) error
 	}{
-		"hello":   {aHello().encode(), new(hello).decode},
-		"welcome": {aWelcome().encode(), new(welcome).decode},
-		"data":    {aData(), new(data).decode},
+		"hello":    {aHello().encode(), new(hello).decode},
+		"welcome":  {aWelcome().encode(), new(welcome).decode},
+		"data":     {aData(), new(data).decode},
+		"fetch":    {(&fetch{9}).encode(), new(fetch).decode},
+		"snapshot": {aSnapshot().encode(), new(snapshot).decode},
+		"chunk":    {aChunk(), new(chunk).decode},
 	} {
 		for n := 4; n < len(f.frame); n++ {
 			if f.decode(f.frame[4:n]) == nil {
@@ -117,6 +173,9 @@ func FuzzFrames(f *testing.F) {
 	f.Add(aHello().encode()[4:])
 	f.Add(aWelcome().encode()[4:])
 	f.Add(aData()[4:])
+	f.Add((&fetch{9}).encode()[4:])
+	f.Add(aSnapshot().encode()[4:])
+	f.Add(aChunk()[4:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h hello
 		if h.decode(b) == nil {
@@ -130,6 +189,21 @@ func FuzzFrames(f *testing.F) {
 				t.Errorf("%+v", w)
 			}
 		}
+		var s snapshot
+		if s.decode(b) == nil {
+			if !bytes.Equal(s.encode()[4:], b) {
+				t.Errorf("%+v", s)
+			}
+		}
+		var c chunk
+		if c.decode(b) == nil {
+			frame := append(make([]byte, 4+chunkHead), c.Body...)
+			c.putHeader(frame)
+			if !bytes.Equal(frame[4:], b) {
+				t.Errorf("%+v", c)
+			}
+		}
+		_ = new(fetch).decode(b)
 		_ = new(data).decode(b)
 		_ = new(ack).decode(b)
 	})
