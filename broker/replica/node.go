@@ -67,6 +67,7 @@ type Node struct {
 	fs    vfs.FS
 	store *store.Store
 	log   *zap.Logger
+	pause time.Duration // retryOdd
 
 	watermark atomic.Int64 // what the others have, or the master says is confirmed
 	sources   atomic.Pointer[[]*source]
@@ -84,8 +85,8 @@ type Node struct {
 	epochs   Epochs
 	sessions uint64
 	holders  map[*source]struct{} // connections, whatever has come of them
-	asking   bool  // the controllers are being asked for another set
-	former   int32 // the newest epoch that was known when the process started
+	asking   bool                 // the controllers are being asked for another set
+	former   int32                // the newest epoch that was known when the process started
 
 	leaving chan struct{} // closed when this broker is about to stop
 	left    chan struct{} // closed when its master has let it go
@@ -98,8 +99,8 @@ type Node struct {
 
 // New reads the epoch file and takes over the store's confirm offset. The store must have been opened as replicated.
 func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, error) {
-	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, pause: retryOdd, changed: make(chan struct{}, 1), alert: make(chan struct{}, 1), leaving: make(chan struct{}), left: make(chan struct{}),
-		holders: map[*source]struct{}{}}
+	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, pause: retryOdd, holders: map[*source]struct{}{},
+		changed: make(chan struct{}, 1), alert: make(chan struct{}, 1), leaving: make(chan struct{}), left: make(chan struct{})}
 	n.sources.Store(&[]*source{})
 	n.watermark.Store(Unknown)
 	text, err := fsys.ReadFile(cfg.EpochFile)

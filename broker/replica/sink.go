@@ -53,6 +53,7 @@ func (k *sink) run(ctx context.Context) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
+		case <-k.n.leaving: // there is a bye to be said
 		case <-timer.C:
 		}
 		timer.Stop()
