@@ -83,6 +83,9 @@ func (s *Store) commitState() error {
 	return s.db.Commit()
 }
 
+// JoinsAt is the offset of the state that was installed last; the log may have passed it long since.
+func (s *Store) JoinsAt() int64 { return s.joins.Load() }
+
 // Joining tells whether the log has not yet reached the offset of the state that was installed with it. Such a store can be nobody's
 // master.
 func (s *Store) Joining() bool { return s.Log.End() < s.joins.Load() }

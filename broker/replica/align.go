@@ -11,6 +11,7 @@ type logs struct {
 	Confirmed int64 // own
 	MasterMin int64
 	MasterEnd int64
+	Void      bool // ours is the beginning of a log that the installed state does not belong to
 	// Common is an offset up to which both can be the same at most. Above the beginnings of both logs more may have to be compared.
 	Common int64
 }
@@ -40,7 +41,7 @@ func (l logs) align() (step, error) {
 	case l.Confirmed > l.MasterEnd:
 		return 0, fmt.Errorf("%w: up to %d it was acknowledged, and the master's ends at %d: "+
 			"elect another master, or empty this store to accept the loss", errStay, l.Confirmed, l.MasterEnd)
-	case l.End < l.MasterMin, l.End == l.Min: // 1-1, or nothing to lose
+	case l.End < l.MasterMin, l.End == l.Min, l.Void: // 1-1, or nothing to lose
 		return stepStartOver, nil
 	case l.Common < l.MasterMin, l.Common < l.Min: // they part where one of them is not any more
 		return stepStartOver, nil

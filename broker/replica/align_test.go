@@ -42,6 +42,8 @@ func TestAlign(t *testing.T) {
 		"an empty master, and acknowledged records":         {own: logs{End: 500, Confirmed: 300}, master: [2]int64{0, 0}, want: stay},
 		"an empty master, and nothing acknowledged":         {own: logs{End: 500}, master: [2]int64{0, 0}, want: stepCut},
 		"an empty master that once had more":                {own: logs{Min: 100, End: 500, Confirmed: 500, Common: 500}, master: [2]int64{1000, 1000}, want: stepStartOver},
+		"an interrupted join of another history":            {own: logs{Min: 1000, End: 1500, Confirmed: 1500, Common: 1500, Void: true}, want: stepStartOver},
+		"the same, and the master has less":                 {own: logs{Min: 1000, End: 2500, Confirmed: 2500, Common: 2000, Void: true}, want: stay},
 		"a master that makes no sense":                      {own: logs{Min: 1100, End: 1500, Confirmed: 1200, Common: 1500}, want: wrong},
 		"all of both, nothing acknowledged, no common part": {own: logs{End: 500, Common: 0}, master: [2]int64{0, 400}, want: stepCut},
 	} {

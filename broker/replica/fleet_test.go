@@ -81,7 +81,7 @@ func (f *fleet) start(id int64) *member {
 	m.store = st
 	m.node, err = New(Config{
 		Cluster: "c", Group: "g", ID: func() int64 { return id }, EpochFile: "/store/epochs", Listener: l,
-		MinInSync: func(*Role) int { return 1 }, MaxLag: func() time.Duration { return 5 * time.Second }, SyncFlush: func() bool { return false },
+		MinInSync: func(*Role) int { return 1 }, Copies: func() int { return 0 }, MaxLag: func() time.Duration { return 5 * time.Second }, SyncFlush: func() bool { return false },
 		HAAddr: f.haAddr, AlterSyncStateSet: f.alter, Outdated: func() {}, Changed: func(Role, bool) {},
 	}, st, m.fs, zap.NewNop())
 	if err != nil {
@@ -386,6 +386,65 @@ func TestBrokenFetch(t *testing.T) {
 	p.set(1<<30, false)
 	f.inSync(m, r)
 	f.same(m, r)
+}
+
+// TestJoinOfAnotherHistory: a replica has a state that its log has not reached, and then follows a master whose history lacks what the
+// state is of. It fetches again, also if it was restarted on the way.
+func TestJoinOfAnotherHistory(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		for _, forgotten := range []bool{false, true} {
+			f := newFleet(t)
+			f.start(1)
+			f.start(2)
+			m := f.elect(1)
+			m.put("T", 300)
+			f.inSync(m, f.members[2])
+			f.members[2].end()
+			m.put("lost", 200)
+			f.await("set of one", func() bool { return m.store.Dispatched() == m.store.Log.End() })
+			s := &source{n: m.node}
+			s.needs.Store(3 * testSegment)
+			m.node.hold(s)
+			m.expire()
+			var whole bytes.Buffer
+			if _, err := m.store.WriteSnapshot(&whole, m.store.Log.Min()); err != nil {
+				t.Fatal(err)
+			}
+			p := newProxy(t, m.node.cfg.Listener.Addr().String())
+			p.set(whole.Len()+90<<10, false)
+			f.mu.Lock()
+			f.via["1"] = p.l.Addr().String()
+			f.mu.Unlock()
+			r := f.start(3)
+			f.await("beginning of a join", func() bool { return r.store.Joining() && r.store.Log.End() > r.store.Log.Min() })
+			p.set(0, false)
+			if restart {
+				r.end()
+				if forgotten {
+					if err := r.fs.Remove("/store/epochs.joining"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r = f.start(3)
+				if !r.store.Joining() || r.node.void() != forgotten {
+					t.Fatal(r.store.Joining(), r.node.void())
+				}
+			}
+			at := r.store.JoinsAt()
+			m.end()
+			f.start(2)
+			m = f.elect(2)
+			m.put("T", 400)
+			if m.store.Log.End() < at {
+				t.Fatal(m.store.Log.End(), at)
+			}
+			f.inSync(m, r)
+			f.same(m, r)
+			if r.store.JoinsAt() == at {
+				t.Fatal("it has kept the state of another history")
+			}
+		}
+	}
 }
 
 // proxy is a connection between brokers that breaks.

@@ -85,6 +85,7 @@ type Node struct {
 	epochs   Epochs
 	sessions uint64
 	holders  map[*source]struct{} // connections, whatever has come of them
+	joined   int32                // epoch of the byte before the offset of the state that was installed; unknownEpoch
 	asking   bool                 // the controllers are being asked for another set
 	former   int32                // the newest epoch that was known when the process started
 
@@ -115,6 +116,9 @@ func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, erro
 	// A power loss may have taken the end of the log and left the epoch that began there.
 	n.epochs = n.epochs.Cut(st.Log.End()).Drop(st.Log.Min())
 	if err := fsys.RemoveAll(n.snapshots()); err != nil {
+		return nil, err
+	}
+	if err := n.readJoin(); err != nil {
 		return nil, err
 	}
 	st.SetHeld(n.held)
@@ -530,7 +534,7 @@ func (n *Node) acked(s *source, end int64) error {
 // hello introduces our log to the master of a role.
 func (n *Node) hello(r Role) (*hello, error) {
 	log := n.store.Log
-	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Epoch: r.Epoch, LastEpoch: n.LastEpoch(),
+	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Fetch: n.void(), Epoch: r.Epoch, LastEpoch: n.LastEpoch(),
 		Min: log.Min(), End: log.End(), SegmentSize: log.SegmentSize()}
 	size := int(min(tailBytes, h.End-h.Min))
 	sum, err := n.sumOf(h.End, size)
@@ -543,7 +547,7 @@ func (n *Node) compare(h *hello, w *welcome) logs {
 	n.mu.Lock()
 	epochs := n.epochs
 	n.mu.Unlock()
-	l := logs{Min: h.Min, End: h.End, Confirmed: n.store.Confirmed(), MasterMin: w.Min, MasterEnd: w.End, Common: h.End}
+	l := logs{Min: h.Min, End: h.End, Confirmed: n.store.Confirmed(), MasterMin: w.Min, MasterEnd: w.End, Void: h.Fetch, Common: h.End}
 	if w.Verdict == diverged {
 		l.Common = epochs.Common(w.LastEpoch, w.Offset, h.End)
 	}
@@ -568,6 +572,9 @@ func (n *Node) take(d *data) (end int64, err error) {
 	if len(d.Body) > 0 {
 		if d.Offset != log.End() {
 			return 0, fmt.Errorf("the master sends offset %d, the log ends at %d", d.Offset, log.End())
+		}
+		if err := n.checkJoin(d); err != nil {
+			return 0, err
 		}
 		if err := n.enterEpoch(d); err != nil {
 			return 0, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net"
 	"path/filepath"
@@ -82,6 +83,10 @@ func (s *source) serveFetch(ctx context.Context, frame []byte) error {
 		return err
 	}
 	head := snapshot{Epoch: s.epoch, Base: base, Applied: applied}
+	if applied > 0 {
+		at, _ := epochs.At(applied - 1)
+		head.At = at.Epoch
+	}
 	if below := epochs.Cut(base); len(below) > 0 {
 		head.Below = below[len(below)-1]
 	}
@@ -181,7 +186,7 @@ func (n *Node) install(head *snapshot, file io.ReaderAt) error {
 		if head.Below.Epoch > 0 {
 			below = Epochs{head.Below}
 		}
-		return n.saveEpochs(below)
+		return errors.Join(n.saveEpochs(below), n.saveJoin(head.Applied, head.At))
 	})
 	if err != nil {
 		return err
@@ -189,4 +194,58 @@ func (n *Node) install(head *snapshot, file io.ReaderAt) error {
 	n.log.Info("the master's state is installed; now its log follows", zap.Int64("logFrom", base), zap.Int64("stateOf", head.Applied),
 		zap.Int64("bytes", head.Size), zap.Duration("took", time.Since(begun)))
 	return nil
+}
+
+// What is installed is the state of an offset that the log reaches only later. It belongs to the log if the byte before that offset is of
+// the same epoch as on the master that has sent the state; it need not be if another master follows that has lost what was confirmed.
+
+// unknownEpoch says that nothing is known of what a half-joined log must be like: it is fetched again.
+const unknownEpoch = -1
+
+func (n *Node) joinFile() string { return n.cfg.EpochFile + ".joining" }
+
+func (n *Node) saveJoin(applied int64, epoch int32) error {
+	n.mu.Lock()
+	n.joined = epoch
+	n.mu.Unlock()
+	return n.fs.WriteFileAtomic(n.joinFile(), fmt.Appendf(nil, "%d %d\n", applied, epoch))
+}
+
+// readJoin is for a process that ended while its log had not reached the state.
+func (n *Node) readJoin() error {
+	n.joined = unknownEpoch
+	if !n.store.Joining() {
+		return n.fs.RemoveAll(n.joinFile())
+	}
+	text, err := n.fs.ReadFile(n.joinFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var applied int64
+	var epoch int32
+	if _, err := fmt.Sscan(string(text), &applied, &epoch); err == nil && applied == n.store.JoinsAt() {
+		n.joined = epoch
+	}
+	return nil
+}
+
+// void tells whether the log is the beginning of one that does not belong to the state.
+func (n *Node) void() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.joined == unknownEpoch && n.store.Joining()
+}
+
+// checkJoin looks at the frame with which the log reaches the state that was installed.
+func (n *Node) checkJoin(d *data) error {
+	if !n.store.Joining() || d.Offset+int64(len(d.Body)) < n.store.JoinsAt() {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if d.Part.Epoch == n.joined {
+		return nil
+	}
+	n.joined = unknownEpoch
+	return fmt.Errorf("%w: at %d the log is of epoch %d, and the state that was installed of another", errFetch, n.store.JoinsAt(), d.Part.Epoch)
 }

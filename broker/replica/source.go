@@ -130,6 +130,10 @@ func (n *Node) welcome(h *hello) *welcome {
 
 // judge compares the logs.
 func (w *welcome) judge(h *hello, epochs Epochs, sumOf func(end int64, n int) (uint32, error)) {
+	if h.Fetch {
+		w.Verdict, w.Reason = outOfRange, "a snapshot is asked for"
+		return
+	}
 	w.LastEpoch, w.Offset = epochs.Floor(h.LastEpoch, w.End)
 	if w.LastEpoch != h.LastEpoch || h.End > w.Offset {
 		w.Verdict = diverged

@@ -19,7 +19,8 @@ import (
 //	ack      epoch i32, end i64
 //	bye      nothing: the replica stops
 //	fetch    epoch i32
-//	snapshot epoch i32, base i64, applied offset i64, epoch of the log below base i32, its start i64, size i64, CRC-32C of the frame
+//	snapshot epoch i32, base i64, applied offset i64, epoch of the byte before that i32, epoch of the byte before base i32, its start
+//	         i64, size i64, CRC-32C of the frame
 //	chunk    epoch i32, offset in the snapshot i64, CRC-32C of the frame without these four bytes u32, bytes
 //
 // A replica says hello and is answered until it knows where to begin; then data flows one way and acks the other. One whose log is of no
@@ -38,7 +39,7 @@ const (
 	chunkHead    = 1 + 4 + 8 + 4
 	maxChunk     = chunkHead + chunkBytes
 	fetchSize    = 1 + 4
-	snapshotSize = 1 + 4 + 8 + 8 + 4 + 8 + 8 + 4
+	snapshotSize = 1 + 4 + 8 + 8 + 4 + 4 + 8 + 8 + 4
 	// tailBytes is how much before its end a replica sums up, so that logs of equal epochs are known to be the same.
 	tailBytes = 4 << 10
 )
@@ -69,6 +70,7 @@ type hello struct {
 	Cluster, Group string
 	ID             int64
 	Learner        bool
+	Fetch          bool  // its log and its state do not belong together: only a snapshot helps
 	Epoch          int32 // that it follows
 	LastEpoch      int32 // in its log
 	Min, End       int64 // of its log
@@ -123,7 +125,8 @@ type fetch struct{ Epoch int32 }
 type snapshot struct {
 	Epoch   int32 // of the master
 	Base    int64 // where the log begins that goes with it
-	Applied int64 // the offset of the state
+	Applied int64 // the offset of the state,
+	At      int32 // and the epoch of the byte before it
 	Below   Epoch // of the byte before Base; zero if there is none
 	Size    int64 // bytes
 }
@@ -137,12 +140,18 @@ type chunk struct {
 
 type flagBits byte
 
-const flagLearner flagBits = 1
+const (
+	flagLearner flagBits = 1
+	flagFetch   flagBits = 2
+)
 
 func (h *hello) encode() []byte {
 	flags := flagBits(0)
 	if h.Learner {
 		flags |= flagLearner
+	}
+	if h.Fetch {
+		flags |= flagFetch
 	}
 	be := binary.BigEndian
 	b := append(be.AppendUint32([]byte{0, 0, 0, 0, kindHello}, magic), version, byte(flags))
@@ -197,6 +206,7 @@ func (s *snapshot) encode() []byte {
 	be := binary.BigEndian
 	b := be.AppendUint32([]byte{0, 0, 0, 0, kindSnapshot}, uint32(s.Epoch))
 	b = be.AppendUint64(be.AppendUint64(b, uint64(s.Base)), uint64(s.Applied))
+	b = be.AppendUint32(b, uint32(s.At))
 	b = be.AppendUint64(be.AppendUint32(b, uint32(s.Below.Epoch)), uint64(s.Below.Start))
 	b = be.AppendUint64(b, uint64(s.Size))
 	return closeFrame(be.AppendUint32(b, crc32.Checksum(b[4:], castagnoli)))
@@ -272,7 +282,8 @@ func (h *hello) decode(b []byte) error {
 	if err := r.introduction(kindHello); err != nil {
 		return err
 	}
-	h.Learner = flagBits(r.u8())&flagLearner != 0
+	flags := flagBits(r.u8())
+	h.Learner, h.Fetch = flags&flagLearner != 0, flags&flagFetch != 0
 	h.ID, h.Epoch, h.LastEpoch = r.i64(), r.i32(), r.i32()
 	h.Min, h.End, h.SegmentSize = r.i64(), r.i64(), r.i64()
 	h.Tail, h.TailSum = r.u32(), r.u32()
@@ -343,13 +354,13 @@ func (s *snapshot) decode(b []byte) error {
 	if len(b) != snapshotSize || r.u8() != kindSnapshot {
 		return errFrame
 	}
-	s.Epoch, s.Base, s.Applied = r.i32(), r.i64(), r.i64()
+	s.Epoch, s.Base, s.Applied, s.At = r.i32(), r.i64(), r.i64(), r.i32()
 	s.Below.Epoch, s.Below.Start = r.i32(), r.i64()
 	s.Size = r.i64()
 	if r.u32() != crc32.Checksum(b[:snapshotSize-4], castagnoli) {
 		return fmt.Errorf("%w: wrong sum", errFrame)
 	}
-	if s.Base < 0 || s.Applied < s.Base || s.Size < 1 || s.Below.Epoch < 0 || s.Below.Epoch > s.Epoch || s.Below.Start < 0 ||
+	if s.Base < 0 || s.Applied < s.Base || s.Size < 1 || s.Below.Epoch < 0 || s.Below.Epoch > s.At || s.At > s.Epoch || s.Below.Start < 0 ||
 		(s.Below.Epoch == 0) != (s.Below == Epoch{}) || s.Below.Epoch > 0 && s.Below.Start >= s.Base {
 		return errFrame
 	}

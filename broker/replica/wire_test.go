@@ -11,7 +11,7 @@ import (
 )
 
 func aHello() *hello {
-	return &hello{Cluster: "c", Group: "g", ID: 3, Learner: true, Epoch: 9, LastEpoch: 8, Min: 100, End: 5000, SegmentSize: 1 << 20, Tail: 4096, TailSum: 7}
+	return &hello{Cluster: "c", Group: "g", ID: 3, Learner: true, Fetch: true, Epoch: 9, LastEpoch: 8, Min: 100, End: 5000, SegmentSize: 1 << 20, Tail: 4096, TailSum: 7}
 }
 
 func aWelcome() *welcome {
@@ -26,7 +26,7 @@ func aData() []byte {
 }
 
 func aSnapshot() *snapshot {
-	return &snapshot{Epoch: 9, Base: 1 << 30, Applied: 3 << 30, Below: Epoch{8, 100}, Size: 12345}
+	return &snapshot{Epoch: 9, Base: 1 << 30, Applied: 3 << 30, At: 9, Below: Epoch{8, 100}, Size: 12345}
 }
 
 func aChunk() []byte {
@@ -65,7 +65,8 @@ func TestSnapshotFrames(t *testing.T) {
 	for name, change := range map[string]func(s *snapshot){
 		"a state older than the log": func(s *snapshot) { s.Applied = s.Base - 1 },
 		"nothing":                    func(s *snapshot) { s.Size = 0 },
-		"an epoch of the future":     func(s *snapshot) { s.Below.Epoch = 10 },
+		"an epoch of the future":     func(s *snapshot) { s.At = 10 },
+		"an epoch that came later":   func(s *snapshot) { s.Below.Epoch = 9; s.At = 8 },
 		"an epoch above":             func(s *snapshot) { s.Below.Start = s.Base },
 		"a start without an epoch":   func(s *snapshot) { s.Below.Epoch = 0 },
 		"a negative base":            func(s *snapshot) { s.Base = -1 },
