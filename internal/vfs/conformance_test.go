@@ -210,8 +210,13 @@ func checkReadWrite(t *testing.T, fsys FS, dir string) {
 	}
 	must(t, f.SyncData())
 	f.DontNeed(0, 10_004)
-	if n, err := f.ReadAt(buf[:4], 10_000); n != 4 || err != nil || string(buf[:4]) != "tail" {
-		t.Fatalf("after DontNeed: %q, %v", buf[:4], err)
+	for name, read := range map[string]func([]byte, int64) (int, error){"at": f.ReadAt, "once": f.ReadOnce} {
+		if n, err := read(buf[:4], 10_000); n != 4 || err != nil || string(buf[:4]) != "tail" {
+			t.Fatalf("%s: after DontNeed: %q, %v", name, buf[:4], err)
+		}
+		if n, err := read(buf[:6], 10_000); n != 4 || err != io.EOF {
+			t.Fatalf("%s: over the end: %d, %v", name, n, err)
+		}
 	}
 }
 
@@ -301,6 +306,7 @@ func checkClosed(t *testing.T, fsys FS, dir string) {
 	buf := make([]byte, 1)
 	for name, op := range map[string]func() error{
 		"ReadAt":   func() error { _, err := f.ReadAt(buf, 0); return err },
+		"ReadOnce": func() error { _, err := f.ReadOnce(buf, 0); return err },
 		"WriteAt":  func() error { _, err := f.WriteAt(buf, 0); return err },
 		"Size":     func() error { _, err := f.Size(); return err },
 		"Truncate": func() error { return f.Truncate(1) },

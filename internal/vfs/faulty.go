@@ -192,6 +192,13 @@ func (f *faultyFile) ReadCached(p []byte, off int64) (int, error) {
 	return f.file.ReadCached(p, off)
 }
 
+func (f *faultyFile) ReadOnce(p []byte, off int64) (int, error) {
+	if err := f.fs.check(OpReadAt, f.path, off, int64(len(p))); err != nil {
+		return 0, err
+	}
+	return f.file.ReadOnce(p, off)
+}
+
 func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
 	err := f.fs.check(OpWriteAt, f.path, off, int64(len(p)))
 	if err == nil {

@@ -32,6 +32,9 @@ func (f *memFile) checkLocked(off, n int64) error {
 // ReadCached is ReadAt: everything is in memory.
 func (f *memFile) ReadCached(p []byte, off int64) (int, error) { return f.ReadAt(p, off) }
 
+// ReadOnce is ReadAt, too.
+func (f *memFile) ReadOnce(p []byte, off int64) (int, error) { return f.ReadAt(p, off) }
+
 func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	f.disk.mu.RLock()
 	defer f.disk.mu.RUnlock()

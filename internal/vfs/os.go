@@ -121,6 +121,19 @@ func (o *osFile) ReadCached(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
+func (o *osFile) ReadOnce(p []byte, off int64) (int, error) {
+	n := 0
+	err := withFd(o.f, func(fd int) (err error) {
+		n, err = preadOnce(fd, p, off)
+		return err
+	})
+	if err != nil || n < len(p) { // not every kernel and file system has it, and a read may be short
+		m, err := o.ReadAt(p[n:], off+int64(n))
+		return n + m, err
+	}
+	return n, nil
+}
+
 func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
 	n, err := o.f.WriteAt(p, off)
 	return n, pathError(OpWriteAt, o.f.Name(), err)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -155,5 +156,57 @@ func TestOSPopulateMakesPagesDirty(t *testing.T) {
 	must(t, unix.Stat(path, &st))
 	if got := st.Blocks * 512; got < size {
 		t.Fatalf("%d bytes of the hole have blocks", got)
+	}
+}
+
+// TestReadOnceKeepsTheCache: what was in memory stays there, and the rest does not come to stay, on a kernel that can do that.
+func TestReadOnceKeepsTheCache(t *testing.T) {
+	const size = 8 << 20
+	f, err := OS{}.Create(filepath.Join(t.TempDir(), "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	buf := make([]byte, 1<<20)
+	for at := int64(0); at < size; at += int64(len(buf)) {
+		if _, err := f.WriteAt(buf, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.SyncData(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := f.Map(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close() //nolint:errcheck // only looked at
+	pages := make([]byte, size/os.Getpagesize())
+	cached := func() (n int) {
+		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m.Bytes()[0])), size, uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
+			t.Fatal(errno)
+		}
+		for _, p := range pages {
+			n += int(p & 1)
+		}
+		return n
+	}
+	readOnce := func() {
+		for at := int64(0); at < size; at += int64(len(buf)) {
+			if _, err := f.ReadOnce(buf, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if readOnce(); cached() < len(pages)*9/10 {
+		t.Errorf("of %d pages that were in memory %d are", len(pages), cached())
+	}
+	f.DontNeed(0, size)
+	before := cached()
+	if _, err := preadOnce(int(f.(*osFile).f.Fd()), buf[:1], 0); err != nil || before > len(pages)/10 {
+		t.Skip("the kernel or the file system cannot read past the cache: ", err, before)
+	}
+	if readOnce(); cached() > len(pages)/2 {
+		t.Errorf("of %d pages %d were in memory, and %d stay there", len(pages), before, cached())
 	}
 }

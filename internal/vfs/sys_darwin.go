@@ -19,6 +19,8 @@ func dontNeed(int, int64, int64) error { return errors.ErrUnsupported }
 
 func preadCached(int, []byte, int64) (int, error) { return 0, unix.ENOTSUP }
 
+func preadOnce(int, []byte, int64) (int, error) { return 0, unix.ENOTSUP }
+
 func populate([]byte) error { return nil }
 
 func blockSize(st *unix.Statfs_t) int64 { return int64(st.Bsize) }

@@ -16,12 +16,21 @@ func dontNeed(fd int, off, n int64) error { return unix.Fadvise(fd, off, n, unix
 
 // preadCached reads what is in the page cache (RWF_NOWAIT, Linux 4.14).
 func preadCached(fd int, p []byte, off int64) (int, error) {
+	return preadv2(fd, p, off, unix.RWF_NOWAIT)
+}
+
+// preadOnce leaves in the page cache what was there before (RWF_DONTCACHE, Linux 6.14).
+func preadOnce(fd int, p []byte, off int64) (int, error) {
+	return preadv2(fd, p, off, unix.RWF_DONTCACHE)
+}
+
+func preadv2(fd int, p []byte, off int64, flags uintptr) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
 	iov := unix.Iovec{Base: &p[0]}
 	iov.SetLen(len(p))
-	n, _, errno := unix.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iov)), 1, uintptr(off), uintptr(uint64(off)>>32), unix.RWF_NOWAIT)
+	n, _, errno := unix.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iov)), 1, uintptr(off), uintptr(uint64(off)>>32), flags)
 	if errno != 0 {
 		return 0, errno
 	}

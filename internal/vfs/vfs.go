@@ -62,9 +62,11 @@ type Unlocker interface{ Close() error }
 type File interface {
 	// ReadAt fills p unless the file ends first (io.EOF).
 	ReadAt(p []byte, off int64) (int, error)
-	// WriteAt writes all of p or tells how much of it, and why not the rest.
 	// ReadCached is ReadAt for a caller that may not wait for the disk: ErrWouldBlock if not all of the bytes are in memory.
 	ReadCached(p []byte, off int64) (int, error)
+	// ReadOnce is ReadAt for bytes that are not wanted again: what was not in memory is not kept there, where the kernel knows how.
+	ReadOnce(p []byte, off int64) (int, error)
+	// WriteAt writes all of p or tells how much of it, and why not the rest.
 	WriteAt(p []byte, off int64) (int, error)
 	Size() (int64, error)
 	// Truncate sets the size. It must not cut below a live mapping: touching that part then kills the process.

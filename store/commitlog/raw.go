@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message"
 )
 
@@ -79,7 +80,7 @@ func (l *Log) chain(b []byte, offset, segmentEnd int64) (c chain, err error) {
 // AppendRecords appends the bytes [from, to) of the log, for AppendRaw of a replica: to is the last record boundary for which that are
 // at most limit bytes, but there is one record at least, whatever its size; a blank counts as a record that goes to the end of its
 // segment. The piece lies in one segment and below End; at End it is empty. from must be a boundary. Hot ranges are copied from memory,
-// others are read from the file and may block. On an error dst is returned as it was.
+// others are read from the file, may block, and are not kept in memory for that. On an error dst is returned as it was.
 func (l *Log) AppendRecords(dst []byte, from int64, limit int) (out []byte, to int64, err error) {
 	end := l.End()
 	if from == end {
@@ -93,7 +94,7 @@ func (l *Log) AppendRecords(dst []byte, from int64, limit int) (out []byte, to i
 	left := min(end, segmentEnd) - from
 	n := min(int64(max(limit, message.FixedSize)), left)
 	for {
-		if out, err = l.AppendRange(dst, from, int(n)); err != nil {
+		if out, err = l.appendRange(dst, from, int(n), vfs.File.ReadOnce); err != nil {
 			return dst, from, err
 		}
 		b := out[len(dst):]

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message"
 )
 
@@ -45,6 +46,10 @@ func (l *Log) locate(offset int64, n int) (*segment, error) {
 
 // AppendRange appends the n bytes at offset. A hot range is copied from memory; any other is read from the file and may block.
 func (l *Log) AppendRange(dst []byte, offset int64, n int) ([]byte, error) {
+	return l.appendRange(dst, offset, n, vfs.File.ReadAt)
+}
+
+func (l *Log) appendRange(dst []byte, offset int64, n int, readAt func(f vfs.File, p []byte, off int64) (int, error)) ([]byte, error) {
 	s, err := l.locate(offset, n)
 	if err != nil {
 		return dst, err
@@ -57,7 +62,7 @@ func (l *Log) AppendRange(dst []byte, offset int64, n int) ([]byte, error) {
 	}
 	start := len(dst)
 	dst = slices.Grow(dst, n)[:start+n]
-	if m, err := s.file.ReadAt(dst[start:], at); m < n {
+	if m, err := readAt(s.file, dst[start:], at); m < n {
 		return dst[:start], fmt.Errorf("read %d bytes at %d of %s: %w", n, offset, s.path, err)
 	}
 	return dst, nil
