@@ -71,6 +71,13 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 		MinInSync: g.minInSync,
 		MaxLag:    func() time.Duration { return ms(b.conf.Load().HaMaxTimeSlaveNotCatchup) },
 		Copies:    g.copies,
+		GiveWay:   remoting.LowerPriority,
+		MaxRate: func() int64 {
+			if c := b.conf.Load(); c.HaFlowControlEnable {
+				return c.MaxHaTransferByteInSecond
+			}
+			return 0
+		},
 		SyncFlush: func() bool { return b.conf.Load().FlushDiskType == "SYNC_FLUSH" },
 		HAAddr:    g.askHAAddr, AlterSyncStateSet: g.alter, Outdated: g.member.Look, Changed: g.changed,
 	}, b.store, b.fs, b.log.Named("replica"))

@@ -136,6 +136,10 @@ type Replication struct {
 	HaHousekeepingInterval int32 `conf:"haHousekeepingInterval" default:"20000" min:"10" unit:"ms" apply:"hot"`
 	// Bytes sent to a replica at once.
 	HaTransferBatchSize int32 `conf:"haTransferBatchSize" default:"32768" min:"1024" max:"16777216" unit:"B" apply:"hot"`
+	// Keep what is sent to a replica that is far behind to maxHaTransferByteInSecond.
+	HaFlowControlEnable bool `conf:"haFlowControlEnable" default:"false" apply:"hot"`
+	// Bytes per second to such a replica.
+	MaxHaTransferByteInSecond int64 `conf:"maxHaTransferByteInSecond" default:"104857600" min:"1048576" unit:"B" apply:"hot"`
 	// Distance from the master up to which a replica counts as in sync outside controller mode.
 	HaMaxGapNotInSync int32 `conf:"haMaxGapNotInSync" default:"268435456" min:"1" unit:"B" apply:"hot"`
 	// Time after which a replica that lags leaves the set of in-sync replicas.

@@ -234,7 +234,7 @@ func (l *Lane) overdue(age time.Duration) (all []laneTask) {
 func (l *Lane) work(ctx context.Context) error {
 	if l.givesWay {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		lowerPriority()
+		LowerPriority()
 	}
 	for {
 		select {

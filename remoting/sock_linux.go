@@ -9,8 +9,8 @@ import (
 // backgroundNice is the niceness of threads that give way: a tenth of the weight of others.
 const backgroundNice = 10
 
-// lowerPriority makes the present thread give way to others. On Linux a niceness is a thread's own, and anyone may raise it.
-func lowerPriority() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), backgroundNice) }
+// LowerPriority makes the present thread give way to others. On Linux a niceness is a thread's own, and anyone may raise it.
+func LowerPriority() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), backgroundNice) }
 
 // limitSilence ends a connection whose peer's host does not acknowledge what is sent to it. Keepalive alone does not: it waits
 // while bytes are on their way.

@@ -81,7 +81,7 @@ func (f *fleet) start(id int64) *member {
 	m.store = st
 	m.node, err = New(Config{
 		Cluster: "c", Group: "g", ID: func() int64 { return id }, EpochFile: "/store/epochs", Listener: l,
-		MinInSync: func(*Role) int { return 1 }, Copies: func() int { return 0 }, MaxLag: func() time.Duration { return 5 * time.Second }, SyncFlush: func() bool { return false },
+		MinInSync: func(*Role) int { return 1 }, Copies: func() int { return 0 }, GiveWay: func() {}, MaxRate: func() int64 { return 0 }, MaxLag: func() time.Duration { return 5 * time.Second }, SyncFlush: func() bool { return false },
 		HAAddr: f.haAddr, AlterSyncStateSet: f.alter, Outdated: func() {}, Changed: func(Role, bool) {},
 	}, st, m.fs, zap.NewNop())
 	if err != nil {
@@ -149,7 +149,7 @@ func (f *fleet) elect(id int64) *member {
 		}
 	}
 	m := f.members[id]
-	f.await("a master", func() bool { return m.node.Status().Master })
+	f.await("a master", func() bool { s := m.node.Status(); return s.Master && s.Role.Epoch == r.Epoch })
 	return m
 }
 
@@ -435,8 +435,8 @@ func TestJoinOfAnotherHistory(t *testing.T) {
 			f.start(2)
 			m = f.elect(2)
 			m.put("T", 400)
-			if m.store.Log.End() < at {
-				t.Fatal(m.store.Log.End(), at)
+			if end := m.store.Log.Appended(); end < at {
+				t.Fatal(end, at)
 			}
 			f.inSync(m, r)
 			f.same(m, r)
@@ -519,4 +519,50 @@ func (p *proxy) carry(a net.Conn, to string) {
 	_, _ = a.Write(one[:])
 	_ = b.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // a damaged length has the replica wait for what never comes
 	_, _ = io.Copy(a, b)
+}
+
+// TestPace: a sender keeps to its rate, also when that changes, and does not make up for a time in which it had nothing to send.
+func TestPace(t *testing.T) {
+	var p pace
+	now := time.Unix(0, 0)
+	run := func(rate int64, d time.Duration) (sent int64) {
+		for end := now.Add(d); now.Before(end); sent += 1 << 20 {
+			pause := p.pause(1<<20, rate, now)
+			now = now.Add(max(pause, time.Millisecond))
+		}
+		return sent
+	}
+	for _, rate := range []int64{100 << 20, 10 << 20, 50 << 20} {
+		if sent := run(rate, 10*time.Second); sent < rate*9 || sent > rate*11 {
+			t.Errorf("%d MiB/s: %d MiB in 10 s", rate>>20, sent>>20)
+		}
+		now = now.Add(time.Minute)
+	}
+	if sent := run(0, time.Second); sent != 1000<<20 {
+		t.Errorf("without a limit: %d MiB", sent>>20)
+	}
+	if d := p.pause(1<<30, 1<<20, now); d > time.Second {
+		t.Error(d)
+	}
+}
+
+// TestCatchUp: a replica that is far behind comes near in large frames, across segments and epochs.
+func TestCatchUp(t *testing.T) {
+	f := newFleet(t)
+	f.start(1)
+	f.start(2)
+	m := f.elect(1)
+	m.put("T", 20)
+	f.inSync(m, f.members[2])
+	f.members[2].end()
+	for n := m.store.Log.End(); m.store.Log.End() < n+far/2; {
+		m.put("T", 1000)
+	}
+	m = f.elect(1)
+	for n := m.store.Log.End(); m.store.Log.End() < n+far; {
+		m.put("T", 1000)
+	}
+	r := f.start(2)
+	f.inSync(m, r)
+	f.same(m, r)
 }

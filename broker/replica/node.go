@@ -43,8 +43,10 @@ type Config struct {
 	Listener       net.Listener      // the replication port; the Node closes it
 	MinInSync      func(r *Role) int // the smallest set with which anything is confirmed
 	MaxLag         func() time.Duration
-	Copies         func() int  // see Leader.Copies
-	SyncFlush      func() bool // acknowledge what is flushed, not what is written
+	Copies         func() int   // see Leader.Copies
+	SyncFlush      func() bool  // acknowledge what is flushed, not what is written
+	GiveWay        func()       // has the present thread leave the processors to all others that want them
+	MaxRate        func() int64 // bytes per second to a replica that is far behind; 0: as fast as it goes
 
 	// HAAddr asks a broker for the address of its replication port.
 	HAAddr func(ctx context.Context, addr string) (string, error)

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,10 @@ const (
 	// with.
 	keepAlive = 300 * time.Millisecond
 	news      = 10 * time.Millisecond
+	// far is how many bytes behind a replica is one that has to catch up, in frames of farBatch, and arrived when it has.
+	far      = 32 << 20
+	farBatch = 1 << 20
+	arrived  = 2 * near
 	// silence is how long a connection may say nothing before it counts as dead.
 	silence = 2 * time.Second
 )
@@ -187,19 +192,17 @@ func (s *source) stream(ctx context.Context, at int64, acks chan error) error {
 	log := s.n.store.Log
 	idle := time.NewTimer(news)
 	defer idle.Stop()
-	head := make([]byte, 4+dataHead, 4+dataHead+batchBytes+batchBytes/8)
-	d := data{Epoch: s.epoch}
+	p := s.pieces(at, batchBytes)
 	for {
-		next := at
-		frame := head
-		if at < log.End() {
-			part, limit := s.n.part(at)
-			d.Part = part
-			var err error
-			if frame, next, err = log.AppendRecords(head, at, int(min(batchBytes, limit-at))); err != nil {
+		switch behind := log.End() - p.at; {
+		case behind > far:
+			to, err := s.catchUp(ctx, p.at)
+			if err != nil {
 				return err
 			}
-		} else {
+			p.at = to
+			continue
+		case behind == 0:
 			select {
 			case <-ctx.Done():
 				return nil
@@ -210,21 +213,117 @@ func (s *source) stream(ctx context.Context, at int64, acks chan error) error {
 				continue
 			case <-idle.C:
 			}
-			d.Part = Epoch{}
 		}
-		d.Offset, d.Confirm, d.Body = at, s.n.store.Confirmed(), frame[4+dataHead:]
-		d.putHeader(frame)
-		_ = s.nc.SetWriteDeadline(time.Now().Add(silence))
-		if _, err := s.nc.Write(frame); err != nil {
+		confirm, err := p.send()
+		if err != nil {
 			return err
 		}
-		s.n.sent.Add(next - at)
-		s.needs.Store(next)
-		if at = next; d.Confirm < at {
+		if confirm < p.at {
 			idle.Reset(news)
 		} else {
 			idle.Reset(keepAlive)
 		}
+	}
+}
+
+// pieces cuts the log into frames.
+type pieces struct {
+	s     *source
+	at    int64 // everything below it is sent
+	batch int
+	part  Epoch // of the bytes
+	limit int64 // they end here at the latest
+	head  []byte
+}
+
+func (s *source) pieces(at int64, batch int) *pieces {
+	return &pieces{s: s, at: at, batch: batch, limit: at, head: make([]byte, 4+dataHead, 4+dataHead+batch+batch/8)}
+}
+
+// send sends the next frame, without bytes at the end of the log. It returns the confirm offset that it told.
+func (p *pieces) send() (confirm int64, err error) {
+	s, log := p.s, p.s.n.store.Log
+	d := data{Epoch: s.epoch, Offset: p.at}
+	frame, next := p.head, p.at
+	if p.at < log.End() {
+		if p.at >= p.limit { // no other epoch begins while this connection lasts
+			p.part, p.limit = s.n.part(p.at)
+		}
+		d.Part = p.part
+		if frame, next, err = log.AppendRecords(p.head, p.at, int(min(int64(p.batch), p.limit-p.at))); err != nil {
+			return 0, err
+		}
+	}
+	d.Confirm, d.Body = s.n.store.Confirmed(), frame[4+dataHead:]
+	d.putHeader(frame)
+	_ = s.nc.SetWriteDeadline(time.Now().Add(silence))
+	if _, err := s.nc.Write(frame); err != nil {
+		return 0, err
+	}
+	s.n.sent.Add(next - p.at)
+	p.at = next
+	s.needs.Store(next)
+	return d.Confirm, nil
+}
+
+// catchUp sends to a replica that is far behind until it is nearly there, and returns how far it has come. Nobody waits for that, so it
+// leaves the processors to others, and is as slow as it is told to be.
+func (s *source) catchUp(ctx context.Context, from int64) (at int64, err error) {
+	log := s.n.store.Log
+	done := make(chan struct{})
+	begun := time.Now()
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		s.n.cfg.GiveWay()
+		p := s.pieces(from, farBatch)
+		var pace pace
+		for err == nil && ctx.Err() == nil && log.End()-p.at > arrived {
+			before := p.at
+			if _, err = p.send(); err == nil {
+				err = sleep(ctx, pace.pause(p.at-before, s.n.cfg.MaxRate(), time.Now()))
+			}
+		}
+		at = p.at
+	}()
+	<-done
+	if took := time.Since(begun); err == nil && at-from >= far {
+		s.n.log.Info("a replica has caught up", zap.Int64("replica", s.id), zap.Int64("bytes", at-from), zap.Duration("took", took))
+	}
+	return at, errors.Join(err, ctx.Err())
+}
+
+// pace keeps a sender to a rate.
+type pace struct {
+	rate int64
+	from time.Time
+	sent int64 // since then
+}
+
+// pause is how long to wait after n more bytes, at a rate in bytes per second, 0 for as fast as it goes. The other side takes no long
+// silence.
+func (p *pace) pause(n, rate int64, now time.Time) time.Duration {
+	if rate <= 0 {
+		return 0
+	}
+	if p.rate != rate || now.Sub(p.from) > time.Second {
+		*p = pace{rate: rate, from: now}
+	}
+	p.sent += n
+	return min(p.from.Add(time.Duration(float64(p.sent)/float64(rate)*float64(time.Second))).Sub(now), time.Second)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
 	}
 }
 
