@@ -218,6 +218,17 @@ func (b *Broker) onMaster(serve func(*remoting.Request) error) func(*remoting.Re
 	}
 }
 
+// onWhole has a request served here, but by the master while this broker's log has not reached the state that was installed with it.
+func (b *Broker) onWhole(serve func(*remoting.Request) error) func(*remoting.Request) error {
+	byMaster := b.onMaster(serve)
+	return func(r *remoting.Request) error {
+		if b.store.Joining() {
+			return byMaster(r)
+		}
+		return serve(r)
+	}
+}
+
 // forward waits until there is a master and has it serve the request.
 func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

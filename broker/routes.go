@@ -16,6 +16,10 @@ func (b *Broker) routes() []remoting.Route {
 	master := func(c code.Request, l *remoting.Lane, f func(*remoting.Request) error) remoting.Route {
 		return on(c, l, b.onMaster(f))
 	}
+	// What a replica can serve whose queues are whole.
+	whole := func(c code.Request, l *remoting.Lane, f func(*remoting.Request) error) remoting.Route {
+		return on(c, l, b.onWhole(f))
+	}
 	send := remoting.On(b.handleSend)
 	pull := remoting.On(b.handlePull)
 	reply := remoting.On(b.handleReply)
@@ -29,16 +33,16 @@ func (b *Broker) routes() []remoting.Route {
 		master(code.ConsumerSendMsgBack, nil, remoting.On(b.handleSendBack)),
 		on(code.SendReplyMessage, nil, reply),
 		on(code.SendReplyMessageV2, nil, reply),
-		on(code.QueryMessage, query, remoting.On(b.handleQueryMessage)),
-		on(code.ViewMessageByID, query, remoting.On(b.handleViewMessage)),
+		whole(code.QueryMessage, query, remoting.On(b.handleQueryMessage)),
+		whole(code.ViewMessageByID, query, remoting.On(b.handleViewMessage)),
 
 		// Offsets.
 		master(code.UpdateConsumerOffset, nil, remoting.On(b.handleUpdateOffset)),
 		master(code.QueryConsumerOffset, nil, remoting.On(b.handleQueryOffset)),
 		master(code.GetMaxOffset, nil, remoting.On(b.handleMaxOffset)),
-		on(code.GetMinOffset, nil, remoting.On(b.handleMinOffset)),
-		on(code.SearchOffsetByTimestamp, query, remoting.On(b.handleSearchOffset)),
-		on(code.GetEarliestMsgStoreTime, query, remoting.On(b.handleEarliestTime)),
+		whole(code.GetMinOffset, nil, remoting.On(b.handleMinOffset)),
+		whole(code.SearchOffsetByTimestamp, query, remoting.On(b.handleSearchOffset)),
+		whole(code.GetEarliestMsgStoreTime, query, remoting.On(b.handleEarliestTime)),
 
 		// Clients.
 		on(code.HeartBeat, nil, remoting.On(b.handleHeartbeat)),

@@ -3,12 +3,14 @@
 //
 // # Parts
 //
-//	epochs.go  which master wrote which part of a log, and where two logs part (pure)
-//	leader.go  what a master knows of the others: acknowledgements, SyncStateSet, the offset that all have (pure)
-//	wire.go    the frames between master and replica
-//	source.go  a master's side of one connection
-//	sink.go    a replica's side
-//	node.go    the driver: roles, connections, the store
+//	epochs.go    which master wrote which part of a log, and where two logs part (pure)
+//	leader.go    what a master knows of the others: acknowledgements, SyncStateSet, the offset that all have (pure)
+//	wire.go      the frames between master and replica
+//	source.go    a master's side of one connection
+//	sink.go      a replica's side
+//	align.go     what becomes of a log that the master's does not go on from (pure)
+//	snapshot.go  how such a replica gets the master's state
+//	node.go      the driver: roles, connections, the store
 //
 // # Invariants (numbers of the design document)
 //
