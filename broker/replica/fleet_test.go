@@ -313,6 +313,31 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+// TestEmptyEpochs: masters that wrote nothing follow the next ones, also when the log goes on in an epoch before theirs.
+func TestEmptyEpochs(t *testing.T) {
+	f := newFleet(t)
+	f.start(1)
+	f.start(2)
+	m := f.elect(1)
+	m.put("T", 20)
+	f.inSync(m, f.members[2])
+	for range 3 {
+		f.inSync(f.elect(2), f.members[1])
+		f.inSync(f.elect(1), f.members[2])
+	}
+	f.members[2].end()
+	m.put("T", 20) // only one has it
+	m.end()
+	f.start(2)
+	f.elect(2) // and writes nothing
+	f.start(1)
+	m = f.elect(1)
+	f.inSync(m, f.members[2])
+	m.put("T", 20)
+	f.inSync(m, f.members[2])
+	f.same(m, f.members[2])
+}
+
 // TestStay: a log with acknowledged records that the master's does not reach is not touched.
 func TestStay(t *testing.T) {
 	f := newFleet(t)

@@ -544,6 +544,14 @@ func (n *Node) hello(r Role) (*hello, error) {
 	return h, err
 }
 
+// forgetEmpty drops the epochs in which this broker was master and wrote nothing: they are not in the log, and no other log has them.
+func (n *Node) forgetEmpty() {
+	end := n.store.Log.End()
+	n.mu.Lock()
+	n.epochs = n.epochs.Cut(end)
+	n.mu.Unlock()
+}
+
 // compare looks at both logs.
 func (n *Node) compare(h *hello, w *welcome) logs {
 	n.mu.Lock()

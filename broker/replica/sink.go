@@ -113,6 +113,7 @@ func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
 			return err
 		}
 	}
+	k.n.forgetEmpty()
 	var buf []byte
 	for {
 		_ = nc.SetDeadline(time.Now().Add(silence))
