@@ -103,9 +103,12 @@ func (c *Cluster) Stop() error { return c.g.Stop() }
 // Kill makes a broker look to others as if its process had been killed.
 func (c *Cluster) Kill(b *Broker) { b.kill(broker.ErrKilled) }
 
+// Ended waits until nothing of a broker that was killed runs any more.
+func (c *Cluster) Ended(b *Broker) { <-b.over }
+
 // StartAgain starts a broker that was killed.
 func (c *Cluster) StartAgain(b *Broker) error {
-	<-b.over
+	c.Ended(b)
 	return c.startBroker(b)
 }
 

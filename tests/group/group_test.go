@@ -100,7 +100,12 @@ func (f *fixture) send(addr, topic string, queue int32, text string) error {
 // texts pulls a queue to its end.
 func (f *fixture) texts(addr, topic string, queue int32) (all []string) {
 	f.t.Helper()
-	for offset := int64(0); ; {
+	return f.textsFrom(addr, topic, queue, 0)
+}
+
+func (f *fixture) textsFrom(addr, topic string, queue int32, offset int64) (all []string) {
+	f.t.Helper()
+	for {
 		h := header.PullMessageRequest{ConsumerGroup: "c", Topic: topic, QueueID: queue, QueueOffset: offset, MaxMsgNums: 32, SysFlag: 4, Subscription: "*", ExpressionType: "TAG"}
 		r, err := f.client.Call(f.ctx, addr, code.PullMessage, &h, nil)
 		if err != nil {
