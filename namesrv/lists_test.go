@@ -61,6 +61,22 @@ func TestClusterListingLeavesStandbysOut(t *testing.T) {
 	}
 }
 
+func TestWipedBrokersTakeNothingByTheirStandby(t *testing.T) {
+	b := newBench(t)
+	b.join(reg("a", 0, "h1:1"))
+	b.join(reg("a.standby", 0, "h2:1"))
+	_, fx := b.table.WipeWrite("a")
+	b.apply(fx)
+	if d := cmp.Diff(map[string]int32{"a": 4, "a.standby": 4}, b.perms("T1")); d != "" {
+		t.Error(d)
+	}
+	_, fx = b.table.AddWrite("a")
+	b.apply(fx)
+	if d := cmp.Diff(map[string]int32{"a": 6, "a.standby": 6}, b.perms("T1")); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestDeleteTopic(t *testing.T) {
 	b := newBench(t)
 	b.join(reg("a", 0, "h1:1", static("T1", 1)))

@@ -100,7 +100,7 @@ func (m *model) route(topic string, support bool) *body.TopicRouteData {
 			continue
 		}
 		members := m.of(name)
-		if m.wiped[name] || m.names[name].acting && members[0].id != 0 {
+		if m.wiped[name] || m.wiped[strings.TrimSuffix(name, standbySuffix)] || m.names[name].acting && members[0].id != 0 {
 			perm &^= 2
 		}
 		addrs := map[int64]string{}

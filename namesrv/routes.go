@@ -3,6 +3,7 @@ package namesrv
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/castor-mq/castor/remoting/body"
@@ -273,7 +274,8 @@ func (t *RouteTable) refresh(name string, g *group, fx *Effects) {
 			v.Filters[m.at.addr] = m.filters
 		}
 	}
-	v.ReadOnly = t.wiped[name] || g.acting && g.members[masterID] == nil
+	base, _ := strings.CutSuffix(name, standbySuffix)
+	v.ReadOnly = t.wiped[name] || t.wiped[base] || g.acting && g.members[masterID] == nil
 	if g.view == nil || !g.view.equal(v) {
 		g.view, fx.Brokers = v, true
 	}
@@ -311,16 +313,24 @@ func (t *RouteTable) Version(cluster, name, addr string) (v body.DataVersion, ok
 	return v, ok
 }
 
-// WipeWrite takes the write permission of a known broker name away, until AddWrite, whatever it registers. It returns the
-// number of its topics. Java's wipe ends with the next changed registration.
+// WipeWrite takes the write permission of a known broker name, and of its standby name, away, until AddWrite, whatever it registers. It
+// returns the number of its topics. Java's wipe ends with the next changed registration.
 func (t *RouteTable) WipeWrite(name string) (topics int, fx Effects) {
 	g := t.groups[name]
 	if g == nil {
 		return 0, fx
 	}
 	t.wiped[name] = true
-	t.refresh(name, g, &fx)
+	t.refreshBoth(name, g, &fx)
 	return len(g.topics), fx
+}
+
+// refreshBoth is refresh for a broker name and its standby name: what is sent to that goes to the same group.
+func (t *RouteTable) refreshBoth(name string, g *group, fx *Effects) {
+	t.refresh(name, g, fx)
+	if standby := t.groups[name+standbySuffix]; standby != nil {
+		t.refresh(name+standbySuffix, standby, fx)
+	}
 }
 
 // AddWrite gives it back: the permissions are again those that the broker registered. Java sets all to read and write.
@@ -330,6 +340,6 @@ func (t *RouteTable) AddWrite(name string) (topics int, fx Effects) {
 	if g == nil {
 		return 0, fx
 	}
-	t.refresh(name, g, &fx)
+	t.refreshBoth(name, g, &fx)
 	return len(g.topics), fx
 }
