@@ -75,6 +75,7 @@ type Broker struct {
 	delays     *schedule
 	broadcasts *broadcasts
 	names      *registrar
+	standby    *standby
 	sends      sendPath
 	stats      *stats
 	changes    configChanges
@@ -137,6 +138,7 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	b.delays = newSchedule(b)
 	b.broadcasts = newBroadcasts(b)
 	b.names = newRegistrar(b)
+	b.standby = newStandby(b)
 	b.sends.init(b)
 	b.stats = newStats(b)
 	b.assigner = newAssigner(b)
@@ -276,6 +278,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		services.Go("metrics", b.metrics.run)
 	}
 	services.Go("name servers", b.names.run)
+	services.Go("standby route", b.standby.run)
 	b.log.Info("broker started", zap.String("name", b.conf.Load().BrokerName), zap.String("address", b.addr))
 	select {
 	case <-ctx.Done():

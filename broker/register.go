@@ -149,19 +149,25 @@ func (n *registrar) register(ctx context.Context, addr string, topics []*body.To
 	c := n.b.conf.Load()
 	ctx, cancel := context.WithTimeout(ctx, ms(c.RegisterBrokerTimeoutMills))
 	defer cancel()
-	var rb body.RegisterBrokerBody
-	w := &rb.TopicConfigSerializeWrapper
-	w.TopicConfigTable = make(map[string]body.TopicConfig, len(topics))
+	table := make(map[string]body.TopicConfig, len(topics))
 	for _, t := range topics {
 		own := *t
 		own.Perm &= c.BrokerPermission | permInherit
-		w.TopicConfigTable[t.TopicName] = own
+		table[t.TopicName] = own
 	}
 	id, _ := n.b.brokerID()
-	w.DataVersion = n.b.topics.version()
-	w.DataVersion.StateVersion = max(w.DataVersion.StateVersion, int64(n.b.epoch())) // name servers keep the latest master
+	return n.registerAs(ctx, addr, c.BrokerName, id, n.b.topics.version(), table, full)
+}
+
+// registerAs registers under a name and an id.
+func (n *registrar) registerAs(ctx context.Context, addr, name string, id int64, version body.DataVersion, topics map[string]body.TopicConfig, full bool) error {
+	c := n.b.conf.Load()
+	var rb body.RegisterBrokerBody
+	w := &rb.TopicConfigSerializeWrapper
+	w.TopicConfigTable, w.DataVersion = topics, version
+	w.DataVersion.StateVersion = max(version.StateVersion, int64(n.b.epoch())) // name servers keep the latest master
 	text := rb.Encode(c.CompressedRegister)
-	h := header.RegisterBrokerRequest{BrokerName: c.BrokerName, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: id,
+	h := header.RegisterBrokerRequest{BrokerName: name, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: id,
 		HAServerAddr: n.b.haAddr(), HeartbeatTimeoutMillis: header.Some(c.BrokerNotActiveTimeoutMillis), Compressed: c.CompressedRegister}
 	r, err := n.b.client.Call(ctx, addr, code.RegisterBroker, &registration{h, full}, text)
 	if err == nil {
@@ -212,6 +218,7 @@ func (n *registrar) heartbeat(ctx context.Context) {
 		}
 		if again {
 			n.registerFull(ctx, addr)
+			n.b.standby.forgotten(addr)
 		}
 	})
 }
@@ -220,17 +227,24 @@ func (n *registrar) heartbeat(ctx context.Context) {
 func (n *registrar) unregister() {
 	n.cancel()
 	n.announces.Wait()
+	n.b.standby.stop()
 	c := n.b.conf.Load()
 	id, known := n.b.brokerID()
 	if !known {
 		return
 	}
-	h := header.UnRegisterBrokerRequest{BrokerName: c.BrokerName, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: id}
 	n.each(func(addr string) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if _, err := n.b.client.Call(ctx, addr, code.UnregisterBroker, &h, nil); err != nil {
+		n.b.standby.unregister(addr)
+		if err := n.unregisterAs(context.Background(), addr, c.BrokerName, id); err != nil {
 			n.b.log.Warn("could not unregister", zap.String("nameServer", addr), zap.Error(err))
 		}
 	})
+}
+
+func (n *registrar) unregisterAs(ctx context.Context, addr, name string, id int64) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	h := header.UnRegisterBrokerRequest{BrokerName: name, BrokerAddr: n.b.addr, ClusterName: n.b.conf.Load().BrokerClusterName, BrokerID: id}
+	_, err := n.b.client.Call(ctx, addr, code.UnregisterBroker, &h, nil)
+	return err
 }

@@ -35,18 +35,28 @@ type replicas struct {
 	haAddr string         // of the replication port, as others reach it
 	lane   *remoting.Lane // requests for the master
 	term   atomic.Pointer[term]
+	told   atomic.Pointer[replica.Role] // by the controllers, maybe not taken up yet
 }
 
 // term is the time of one role.
 type term struct {
 	role    replica.Role
 	began   time.Time
-	master  bool          // this broker is
-	end     int64         // of a master: the end of the log that it took over
-	over    chan struct{} // closed when the next one begins
+	master  bool            // this broker is
+	end     int64           // of a master: the end of the log that it took over
+	ctx     context.Context // ends when the next one begins
+	over    <-chan struct{} // closed then
+	stop    context.CancelFunc
 	settled chan struct{} // closed when a master has confirmed all that it took over
 
 	draining atomic.Bool // a master takes nothing new, since another one is about to be elected
+}
+
+func newTerm(r replica.Role, master bool, end int64) *term {
+	t := &term{role: r, began: time.Now(), master: master, end: end, settled: make(chan struct{})}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	t.over = t.ctx.Done()
+	return t
 }
 
 // newReplicas opens the replication port.
@@ -57,7 +67,8 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 	}
 	g := &replicas{b: b, haAddr: net.JoinHostPort(c.BrokerIP2, strconv.Itoa(l.Addr().(*net.TCPAddr).Port)),
 		lane: remoting.NewLane("master", 64, int(c.SendThreadPoolQueueCapacity), 0)}
-	g.term.Store(&term{began: time.Now(), over: make(chan struct{}), settled: make(chan struct{})})
+	g.lane.SetMaxWait(patience)
+	g.term.Store(newTerm(replica.Role{}, false, 0))
 	g.member = membership.New(membership.Config{
 		Cluster: c.BrokerClusterName, Name: c.BrokerName, Addr: b.addr, IdentityFile: c.StorePathBrokerIdentity,
 		Controllers:      func() []string { return addresses(b.conf.Load().ControllerAddr) },
@@ -117,8 +128,7 @@ func (g *replicas) watchDisk(ctx context.Context) error {
 
 // changed begins a term. It runs on the goroutine that changes roles and must not block.
 func (g *replicas) changed(r replica.Role, master bool) {
-	t := &term{role: r, began: time.Now(), master: master, end: g.b.store.Log.End(), over: make(chan struct{}), settled: make(chan struct{})}
-	close(g.term.Swap(t).over)
+	g.term.Swap(newTerm(r, master, g.b.store.Log.End())).stop()
 }
 
 // terms does what the beginning of a term asks for, and may take a while.
@@ -179,6 +189,17 @@ func (b *Broker) reigns() bool {
 	}
 }
 
+// unconfirmable says why a message that came now would not be confirmed before its producer's patience ends, nil if it would: the
+// producer turns to another broker, or tries again. What was taken before waits on.
+func (b *Broker) unconfirmable() error {
+	if b.replicas == nil || b.replicas.node.Able() {
+		return nil
+	}
+	s := b.replicas.node.Status()
+	return code.New(code.ServiceNotAvailable, "too few replicas of %s confirm what its master takes: the SyncStateSet is %v, of which %d others are connected, and %d must have a message; "+
+		"check the other brokers and the controllers", b.conf.Load().BrokerName, s.Role.SyncStateSet, len(s.Acked), b.replicas.minInSync(&s.Role))
+}
+
 // epoch is the term's; 0 outside controller mode.
 func (b *Broker) epoch() int32 {
 	if b.replicas == nil {
@@ -229,13 +250,13 @@ func (b *Broker) onWhole(serve func(*remoting.Request) error) func(*remoting.Req
 	}
 }
 
-// forward waits until there is a master and has it serve the request.
+// forward waits until there is a master that takes the request, and has it serve it. A master that hangs is given up when there is
+// another one, and one that refuses is asked again: a producer that has come here has no better address to turn to.
 func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	deadline := time.Now().Add(patience - r.Age())
 	_, hopped := r.Ext(hop)
 	var last error
-	for {
+	for wait := forwardPause; ; wait = min(2*wait, longestPause) {
 		t := g.term.Load()
 		if g.b.leads() {
 			return serve(r)
@@ -243,24 +264,32 @@ func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) er
 		if elsewhere := !t.master && t.role.Master != 0; elsewhere && hopped {
 			return r.PassOn(hop)
 		} else if elsewhere {
-			if last = g.b.client.Forward(ctx, t.role.MasterAddr, r, hop); last == nil {
+			ctx, cancel := context.WithDeadline(t.ctx, deadline)
+			last = g.b.client.Forward(ctx, t.role.MasterAddr, r, hop)
+			if cancel(); last == nil {
 				return nil
 			}
 		}
-		pause := time.NewTimer(forwardPause)
+		if time.Until(deadline) <= 0 {
+			if refused := (*code.Error)(nil); errors.As(last, &refused) {
+				return refused
+			}
+			return code.New(code.ServiceNotAvailable, "no master of %s takes requests now: %v", g.b.conf.Load().BrokerName, last)
+		}
+		pause := time.NewTimer(min(wait, max(time.Until(deadline), 0)))
 		select {
 		case <-t.over:
 		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return code.New(code.ServiceNotAvailable, "no master of %s takes requests now: %v", g.b.conf.Load().BrokerName, last)
 		}
 		pause.Stop()
 	}
 }
 
-// forwardPause is the time between two looks for a master that takes requests.
-const forwardPause = 5 * time.Millisecond
+// The time between two looks for a master that takes requests: the first, from which it doubles, and the longest.
+const (
+	forwardPause = 5 * time.Millisecond
+	longestPause = 40 * time.Millisecond
+)
 
 const (
 	// drainTime bounds how long a master that is to hand over waits for what is under way.
@@ -398,7 +427,12 @@ func (g *replicas) promised() int32 {
 }
 
 // SetRole implements membership.Replica.
-func (g *replicas) SetRole(r membership.Role) { g.node.SetRole(roleOf(r)) }
+func (g *replicas) SetRole(r membership.Role) {
+	role := roleOf(r)
+	g.told.Store(&role)
+	g.node.SetRole(role)
+	g.b.standby.roleChanged()
+}
 
 func roleOf(r membership.Role) replica.Role {
 	return replica.Role{Epoch: r.Epoch, Master: r.Master, MasterAddr: r.MasterAddr, SyncStateSet: r.SyncStateSet, SetEpoch: r.SetEpoch, Replicas: r.Replicas}

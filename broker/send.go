@@ -139,15 +139,23 @@ func (b *Broker) refuseSend(r *remoting.Request, err error) error {
 }
 
 func (b *Broker) send(r *remoting.Request, h *header.SendMessageRequest) error {
+	if err := b.unconfirmable(); err != nil {
+		return err
+	}
 	topic, err := b.checkSend(r, h)
 	if err != nil {
 		return err
 	}
-	if h.QueueID < 0 {
+	toStandby := h.QueueID == 0 && b.standby.is(h.BName) // another id is that of an earlier answer
+	if h.QueueID < 0 || toStandby {
 		if topic.WriteQueueNums <= 0 {
 			return code.New(code.InvalidParameter, "topic[%s] has no write queue", h.Topic)
 		}
-		h.QueueID = rand.Int32N(topic.WriteQueueNums)
+		if toStandby {
+			h.QueueID = standbyQueue(topic)
+		} else {
+			h.QueueID = rand.Int32N(topic.WriteQueueNums)
+		}
 	}
 	op := b.sends.get()
 	op.queueID = h.QueueID

@@ -22,6 +22,9 @@ const firstRetryLevel = 3
 // retry topic of its group, by way of a delay queue, or to the dead letters. Unlike Java's broker this one makes sure that the
 // message is the one that the consumer means, and answers when the copy is confirmed.
 func (b *Broker) handleSendBack(r *remoting.Request, h *header.ConsumerSendMsgBackRequest) error {
+	if err := b.unconfirmable(); err != nil {
+		return err
+	}
 	group, err := b.group(r, h.Group)
 	if err != nil {
 		return err

@@ -35,7 +35,8 @@ func (r *Request) PassOn(mark string) error {
 }
 
 // Forward sends the request as it came to another server, with the ext field mark, and answers with what comes back. It blocks. An
-// error means that the request has not been answered; but for ErrPassedOn, whether the other server has carried it out is unknown.
+// error means that the request has not been answered: ErrPassedOn, a *code.Error if the other server does not take it now
+// (SERVICE_NOT_AVAILABLE, SYSTEM_BUSY), or another one, and then whether the other server has carried it out is unknown.
 func (cl *Client) Forward(ctx context.Context, addr string, r *Request, mark string) error {
 	c, err := cl.Conn(ctx, addr)
 	if err != nil {
@@ -53,6 +54,10 @@ func (cl *Client) Forward(ctx context.Context, addr string, r *Request, mark str
 	}
 	if _, passed := reply.Ext(mark); passed {
 		return ErrPassedOn
+	}
+	switch code.Response(reply.Code) {
+	case code.ServiceNotAvailable, code.SystemBusy:
+		return reply.Err()
 	}
 	r.Reply(code.Response(reply.Code), string(reply.Remark), forwarded{Command: &reply.Command}, reply.Body)
 	return nil

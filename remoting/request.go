@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"errors"
+	"time"
 
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
@@ -43,6 +44,9 @@ type Request struct {
 	lane    *Lane // that it runs in; nil: on the reader
 	checked bool  // Router.Before has let it pass
 }
+
+// Age is how long ago the request came, to the millisecond.
+func (r *Request) Age() time.Duration { return time.Duration(nowMs()-r.since) * time.Millisecond }
 
 // Answer is what has become of a request, for those who count.
 type Answer struct {

@@ -19,6 +19,10 @@ const (
 	entering = 2 * time.Second
 	// settle is how long a request that was not answered may still be under way to the controllers.
 	settle = 5 * time.Second
+	// hopeless is how long what comes is taken although too few members are there to confirm it, and stuck the same while a member
+	// is there no more and the controllers do not say that they can do without it.
+	hopeless = 300 * time.Millisecond
+	stuck    = time.Second
 	// near is how far behind the end a replica may be to be proposed, in bytes.
 	near = 4 << 20
 )
@@ -43,6 +47,9 @@ type Leader struct {
 	unsure   time.Time
 	barrier  int64 // before that, newcomers must have the log up to here,
 	since    time.Time
+
+	hurt  time.Time // since when members of the set are not there; zero if all are
+	fewer bool      // and without them it is too small
 
 	peers map[int64]*peer
 	start time.Time
@@ -184,6 +191,19 @@ func (l *Leader) some() int64 {
 // Enough tells whether the set is as large as it must be.
 func (l *Leader) Enough() bool { return len(l.set) >= l.MinInSync }
 
+// Able tells whether what comes now can be expected to be confirmed soon, as of the last Tick.
+func (l *Leader) Able(now time.Time) bool {
+	switch {
+	case !l.Enough():
+		return false
+	case l.hurt.IsZero():
+		return true
+	case l.fewer:
+		return now.Sub(l.hurt) <= hopeless
+	}
+	return l.Copies > 0 || now.Sub(l.hurt) <= stuck
+}
+
 // Tick looks at the time, and returns the set that the controllers shall be asked for, nil if none. It is asked for again at each
 // tick until Committed or Refused is told.
 func (l *Leader) Tick(end int64, now time.Time) []int64 {
@@ -195,10 +215,17 @@ func (l *Leader) Tick(end int64, now time.Time) []int64 {
 			p.mark, p.marked = end, now
 		}
 	}
+	keep := l.keep(end, now)
+	l.fewer = len(keep) < l.MinInSync
+	if len(keep) == len(l.set) {
+		l.hurt = time.Time{}
+	} else if l.hurt.IsZero() {
+		l.hurt = now
+	}
 	if l.sent {
 		return l.proposed
 	}
-	if keep := l.keep(end, now); len(keep) < len(l.set) {
+	if len(keep) < len(l.set) {
 		l.proposed, l.sent = keep, true
 		return keep
 	}

@@ -256,3 +256,45 @@ func TestSetKeepsWhatIsConfirmed(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatCannotBeConfirmedIsNotTaken(t *testing.T) {
+	able := func(l *Leader, ms int, want bool) {
+		t.Helper()
+		if l.Tick(200, at(ms)); l.Able(at(ms)) != want {
+			t.Fatalf("after %d ms: able is %v", ms, !want)
+		}
+	}
+	l := three()
+	able(l, 10, true)
+	l.Detach(3, 30, at(20))
+	for ms := 30; ms <= 1000; ms += 10 { // the controllers do not answer
+		l.mustAck(t, 2, 20, 200, 200, at(ms))
+		able(l, ms, true)
+	}
+	l.mustAck(t, 2, 20, 200, 200, at(1100))
+	able(l, 1100, false)
+	l.Committed([]int64{1, 2}, 5)
+	able(l, 1110, true)
+	l.Detach(2, 20, at(1120))
+	able(l, 1130, true)
+	able(l, 1160, true)
+	able(l, 1450, true)
+	able(l, 1470, false)
+	l.Attach(2, 21, 200, false, at(1480))
+	able(l, 1490, true)
+	l.Committed([]int64{1}, 6)
+	able(l, 1500, false)
+
+	l = three()
+	l.Copies = 1
+	l.Detach(3, 30, at(20))
+	for ms := 30; ms <= 2000; ms += 10 {
+		l.mustAck(t, 2, 20, 200, 200, at(ms))
+		able(l, ms, true)
+	}
+
+	l = NewLeader(1, 7, []int64{1, 2, 3}, 4, 2, time.Second, t0) // nobody has come yet
+	able(l, 1000, true)
+	able(l, 1010, true)
+	able(l, 1400, false)
+}

@@ -71,6 +71,7 @@ type Node struct {
 	log   *zap.Logger
 	pause time.Duration // retryOdd
 
+	unable    atomic.Bool  // of a master: what comes now cannot be expected to be confirmed
 	watermark atomic.Int64 // what the others have, or the master says is confirmed
 	sources   atomic.Pointer[[]*source]
 	numbered  atomic.Int64 // snapshots
@@ -336,6 +337,7 @@ func (n *Node) resign(r Role, was bool) {
 	n.mu.Lock()
 	n.role, n.leader = r, nil
 	n.watermark.Store(Unknown)
+	n.unable.Store(false)
 	n.mu.Unlock()
 	n.store.Demote(store.ErrNotMaster)
 	for _, s := range *n.sources.Load() {
@@ -453,10 +455,14 @@ func (n *Node) advance() {
 	n.mu.Lock()
 	if n.leader != nil {
 		n.watermark.Store(n.leader.Watermark())
+		n.unable.Store(!n.leader.Able(time.Now()))
 	}
 	n.mu.Unlock()
 	n.store.Advance()
 }
+
+// Able tells whether what a master takes now can be expected to be confirmed soon. It costs next to nothing.
+func (n *Node) Able() bool { return !n.unable.Load() }
 
 // attach begins to count a replica; false means that this broker is not master of that epoch any more.
 func (n *Node) attach(s *source, h *hello) bool {
