@@ -200,6 +200,24 @@ func (b *Broker) unconfirmable() error {
 		"check the other brokers and the controllers", b.conf.Load().BrokerName, s.Role.SyncStateSet, len(s.Acked), b.replicas.minInSync(&s.Role))
 }
 
+// Replaceable tells whether clients are better off without this broker than with one that hangs: it is the master, and another replica
+// that is in sync is connected, or it is the standby.
+func (b *Broker) Replaceable() bool {
+	if b.replicas == nil {
+		return false
+	}
+	s := b.replicas.node.Status()
+	if !s.Master {
+		return b.standby.serves()
+	}
+	for _, id := range s.Role.SyncStateSet {
+		if _, connected := s.Acked[id]; connected {
+			return true
+		}
+	}
+	return false
+}
+
 // epoch is the term's; 0 outside controller mode.
 func (b *Broker) epoch() int32 {
 	if b.replicas == nil {

@@ -13,13 +13,14 @@ import (
 	"github.com/castor-mq/castor/internal/admin"
 	"github.com/castor-mq/castor/internal/bench"
 	"github.com/castor-mq/castor/internal/chaos"
+	"github.com/castor-mq/castor/internal/watchdog"
 )
 
 // command is one subcommand.
 type command struct {
 	name  string
 	alias string // the name of a link that acts as this command
-	brief string
+	brief string // empty: the command is not for users
 	run   func(ctx context.Context, args []string) error
 }
 
@@ -42,6 +43,7 @@ func table() []command {
 		{"chaos", "", "break a cluster of processes in many ways and check that nothing acknowledged is lost", func(ctx context.Context, args []string) error {
 			return done(chaos.Main(ctx, args, os.Stdout))
 		}},
+		{"watchdog", "", "", func(_ context.Context, args []string) error { return done(watchdog.Main(args)) }},
 	}
 }
 
@@ -83,6 +85,9 @@ func find(ok func(command) bool) *command {
 func usage() {
 	fmt.Println("usage: castor COMMAND [ARGUMENTS]\n\nCastor is a message broker that RocketMQ clients can use. Commands:")
 	for _, c := range commands {
+		if c.brief == "" {
+			continue
+		}
 		also := ""
 		if c.alias != "" {
 			also = " (also as " + c.alias + ")"

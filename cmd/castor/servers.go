@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/lifecycle"
 	"github.com/castor-mq/castor/internal/vfs"
+	"github.com/castor-mq/castor/internal/watchdog"
 	"github.com/castor-mq/castor/namesrv"
 	"github.com/castor-mq/castor/remoting"
 )
@@ -193,5 +195,11 @@ func runBroker(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return b.Run(ctx)
+	beside := lifecycle.New(context.WithoutCancel(ctx)) // also while the broker takes leave
+	if cfg.EnableControllerMode && cfg.WatchdogTimeoutMillis > 0 {
+		beside.Go("watchdog", func(ctx context.Context) error {
+			return watchdog.Run(ctx, cfg.BrokerName+" at "+b.Addr(), time.Duration(cfg.WatchdogTimeoutMillis)*time.Millisecond, b.Replaceable, log.Named("watchdog"))
+		})
+	}
+	return errors.Join(b.Run(ctx), beside.Stop())
 }
