@@ -3,6 +3,7 @@
 //
 //	cluster.go  the processes
 //	load.go     producers and commits, and what they must find afterwards
+//	beside.go   another program that sends, with a client as users have it
 //	chaos.go    the faults, the rounds and the table
 package chaos
 
@@ -120,12 +121,15 @@ type tally struct {
 // Main is the command castor chaos.
 func Main(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet("castor chaos", flag.ContinueOnError)
-	rounds := fs.Int("rounds", 8, "faults, one after the other")
 	only := fs.String("faults", "", "which faults, separated by commas; all in turn if empty")
 	dir := fs.String("dir", "", "files of the cluster; a temporary folder that is removed after a good end if empty")
-	producers := fs.Int("producers", 4, "producers, each with a queue of its own")
-	pause := fs.Duration("pause", 2*time.Millisecond, "pause of a producer after each acknowledgement")
-	down := fs.Duration("down", time.Second, "how long a fault lasts at least")
+	var p plan
+	fs.IntVar(&p.rounds, "rounds", 8, "faults, one after the other")
+	fs.IntVar(&p.producers, "producers", 4, "producers, each with a queue of its own")
+	fs.DurationVar(&p.pause, "pause", 2*time.Millisecond, "pause of a producer after each acknowledgement")
+	fs.DurationVar(&p.down, "down", time.Second, "how long a fault lasts at least")
+	fs.DurationVar(&p.between, "between", 0, "pause before a fault; 31s lets clients ask for routes, as they do every 30 s")
+	fs.StringVar(&p.load, "load", "", "a program that sends, too, as tests/interop/java/load.py: it gets the name server and a topic, and prints \"ok BODY\" or \"fail WHY\" per send")
 	list := fs.Bool("list", false, "list the faults and exit")
 	keys := fs.String("set", "", "key=value of every broker, separated by commas")
 	if err := fs.Parse(args); err != nil {
@@ -156,7 +160,7 @@ func Main(ctx context.Context, args []string, out io.Writer) error {
 		}
 	}
 	fmt.Fprintf(out, "3 controllers, 3 brokers, files in %s\n", o.Dir)
-	if err = run(ctx, o, chosen, *rounds, *producers, *pause, *down, out); err == nil && *dir == "" {
+	if err = run(ctx, o, chosen, p, out); err == nil && *dir == "" {
 		err = os.RemoveAll(o.Dir)
 	}
 	return err
@@ -179,7 +183,14 @@ func choose(names string) (chosen []fault, err error) {
 // ready is how long a cluster may take to be whole.
 const ready = 60 * time.Second
 
-func run(ctx context.Context, o Options, chosen []fault, rounds, producers int, pause, down time.Duration, out io.Writer) (err error) {
+// plan is what is done.
+type plan struct {
+	rounds, producers    int
+	pause, down, between time.Duration
+	load                 string
+}
+
+func run(ctx context.Context, o Options, chosen []fault, p plan, out io.Writer) (err error) {
 	within, cancel := context.WithTimeout(ctx, ready)
 	c, err := Start(within, o)
 	cancel()
@@ -187,64 +198,123 @@ func run(ctx context.Context, o Options, chosen []fault, rounds, producers int, 
 	if err != nil {
 		return err
 	}
-	l, err := startLoad(ctx, c, producers, pause)
+	l, err := startLoad(ctx, c, p.producers, p.pause)
 	if err != nil {
 		return err
 	}
 	defer l.end()
-	if err := l.flows(ctx); err != nil {
-		return err
+	var b *beside
+	if p.load != "" {
+		if b, err = startBeside(ctx, c, l, p.load); err != nil {
+			return err
+		}
+		defer b.end()
 	}
-	tallies := map[string]*tally{}
-	for i := range rounds {
-		f := chosen[i%len(chosen)]
-		silence, failed, err := round(ctx, c, l, f, down)
-		fmt.Fprintf(out, "%4d  %-14s %6d ms without an acknowledgement, %d failed sends\n", i+1, f.name, silence.Milliseconds(), failed)
-		if err != nil {
-			return fmt.Errorf("round %d, %s: %w", i+1, f.name, err)
-		}
-		t := tallies[f.name]
-		if t == nil {
-			t = &tally{}
-			tallies[f.name] = t
-		}
-		t.silences, t.failed = append(t.silences, silence), t.failed+failed
+	ours, theirs, err := p.run(ctx, c, l, b, chosen, out)
+	if err != nil {
+		return err
 	}
 	l.find(ctx)
 	l.end()
 	v, err := l.check(ctx)
-	table(out, chosen, tallies)
+	table(out, "fault", chosen, ours)
 	fmt.Fprintf(out, "%d messages acknowledged, %d lost, %d out of order, %d repeated\n", v.Acked, v.Lost, v.Disordered, v.Repeated)
 	if v.Lost > 0 || v.Disordered > 0 {
 		err = errors.Join(err, errors.New("acknowledged messages are lost or out of order"))
 	}
+	if b != nil {
+		b.end()
+		table(out, "fault, as "+p.load+" sees it", chosen, theirs)
+		acked, lost, e := b.lost(ctx, *l.master.Load())
+		fmt.Fprintf(out, "%d messages acknowledged, %d lost\n", acked, lost)
+		if err = errors.Join(err, e); lost > 0 {
+			err = errors.Join(err, errors.New("acknowledged messages are lost"))
+		}
+	}
 	return err
 }
 
+// run is all rounds. It returns what our own producers have seen, and those beside.
+func (p plan) run(ctx context.Context, c *Cluster, l *load, b *beside, chosen []fault, out io.Writer) (ours, theirs map[string]*tally, err error) {
+	ours, theirs = map[string]*tally{}, map[string]*tally{}
+	for i := range p.rounds {
+		f := chosen[i%len(chosen)]
+		sleep(ctx, p.between)
+		seen := 0
+		if b != nil {
+			seen = len(b.failures(0))
+		}
+		silence, failed, err := round(ctx, c, l, b, f, p.down)
+		fmt.Fprintf(out, "%4d  %-14s %6d ms without an acknowledgement, %d failed sends", i+1, f.name, silence.Milliseconds(), failed)
+		tallyOf(ours, f).add(silence, failed)
+		if b != nil {
+			silence, _ := b.pulse.read()
+			failures := b.failures(seen)
+			tallyOf(theirs, f).add(silence, int64(len(failures)))
+			fmt.Fprintf(out, "; beside: %d ms, %d", silence.Milliseconds(), len(failures))
+			for _, why := range failures[:min(len(failures), 3)] {
+				fmt.Fprintf(out, "\n      %.300s", why)
+			}
+		}
+		fmt.Fprintln(out)
+		if err != nil {
+			return ours, theirs, fmt.Errorf("round %d, %s: %w", i+1, f.name, err)
+		}
+	}
+	return ours, theirs, nil
+}
+
 // round is one fault, from a whole cluster to a whole cluster.
-func round(ctx context.Context, c *Cluster, l *load, f fault, down time.Duration) (silence time.Duration, failed int64, err error) {
+func round(ctx context.Context, c *Cluster, l *load, b *beside, f fault, down time.Duration) (silence time.Duration, failed int64, err error) {
 	within, cancel := context.WithTimeout(ctx, ready)
 	defer cancel()
 	if err := c.Await(within, len(c.Brokers)); err != nil {
 		return 0, 0, err
 	}
-	l.pulse.reset()
+	pulses := []*pulse{&l.pulse}
+	if b != nil {
+		pulses = append(pulses, &b.pulse)
+		if err := c.awaitStandby(within); err != nil {
+			return 0, 0, err
+		}
+	}
+	for _, p := range pulses {
+		p.reset()
+		if err := p.await(within, 1); err != nil { // a silence is measured from an acknowledgement
+			return 0, 0, err
+		}
+	}
 	before := l.failed.Load()
 	begin := time.Now()
 	mend, err := f.hit(within, c)
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := l.flows(within); err != nil {
-		return time.Since(begin), l.failed.Load() - before, err
+	for _, p := range pulses {
+		_, during := p.read()
+		if err := p.await(within, during+100); err != nil {
+			return time.Since(begin), l.failed.Load() - before, err
+		}
 	}
 	sleep(within, down-time.Since(begin))
 	silence, _ = l.pulse.read()
 	return silence, l.failed.Load() - before, mend()
 }
 
-func table(out io.Writer, chosen []fault, tallies map[string]*tally) {
-	fmt.Fprintf(out, "\n%-50s %6s %28s %7s\n", "fault", "rounds", "ms without ack p50/p99/max", "failed")
+// tallyOf returns the tally of a fault.
+func tallyOf(m map[string]*tally, f fault) *tally {
+	if m[f.name] == nil {
+		m[f.name] = &tally{}
+	}
+	return m[f.name]
+}
+
+func (t *tally) add(silence time.Duration, failed int64) {
+	t.silences, t.failed = append(t.silences, silence), t.failed+failed
+}
+
+func table(out io.Writer, title string, chosen []fault, tallies map[string]*tally) {
+	fmt.Fprintf(out, "\n%-50s %6s %28s %7s\n", title, "rounds", "ms without ack p50/p99/max", "failed")
 	for _, f := range chosen {
 		t := tallies[f.name]
 		if t == nil {

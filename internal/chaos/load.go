@@ -197,15 +197,16 @@ func (p *pulse) read() (time.Duration, int) {
 	return max(p.worst, time.Since(p.last)), p.count
 }
 
-// flows waits for a hundred acknowledgements.
-func (l *load) flows(ctx context.Context) error {
-	_, before := l.pulse.read()
-	for n := before; n < before+100; _, n = l.pulse.read() {
-		if sleep(ctx, time.Millisecond); ctx.Err() != nil {
+// await waits until n acknowledgements have come since reset.
+func (p *pulse) await(ctx context.Context, n int) error {
+	for {
+		if _, count := p.read(); count >= n {
+			return nil
+		}
+		if sleep(ctx, 10*time.Millisecond); ctx.Err() != nil {
 			return errors.New("nothing is acknowledged any more")
 		}
 	}
-	return nil
 }
 
 // Verdict is what is in the queues, compared with what was acknowledged.
@@ -217,41 +218,22 @@ type Verdict struct {
 func (l *load) check(ctx context.Context) (v Verdict, err error) {
 	client := remoting.NewClient(nil, nil)
 	defer client.Close()
-	addr := *l.master.Load()
 	for _, p := range l.producers {
 		v.Acked += p.sent
-		next, offset := uint64(0), int64(0)
-		for {
-			h := header.PullMessageRequest{ConsumerGroup: reads, Topic: topic, QueueID: p.queue, QueueOffset: offset, MaxMsgNums: 32, SysFlag: 4, Subscription: "*", ExpressionType: "TAG"}
-			r, err := client.Call(ctx, addr, code.PullMessage, &h, nil)
-			if err != nil {
-				return v, err
+		next := uint64(0)
+		err := each(ctx, client, *l.master.Load(), topic, p.queue, func(at *message.View) {
+			switch n := binary.BigEndian.Uint64(at.Body()); {
+			case n == next:
+				next++
+			case n < next:
+				v.Repeated++
+			default:
+				v.Disordered += n - next
+				next = n + 1
 			}
-			if code.Response(r.Code) == code.PullNotFound {
-				break
-			}
-			if code.Response(r.Code) != code.Success {
-				return v, fmt.Errorf("queue %d at %d: %w", p.queue, offset, r.Err())
-			}
-			var at message.View
-			for data := r.Body; len(data) > 0; data = data[at.Size():] {
-				if err := at.Parse(data); err != nil {
-					return v, err
-				}
-				if at.QueueOffset() != offset {
-					return v, fmt.Errorf("queue %d: offset %d where %d was expected", p.queue, at.QueueOffset(), offset)
-				}
-				offset++
-				switch n := binary.BigEndian.Uint64(at.Body()); {
-				case n == next:
-					next++
-				case n < next:
-					v.Repeated++
-				default:
-					v.Disordered += n - next
-					next = n + 1
-				}
-			}
+		})
+		if err != nil {
+			return v, err
 		}
 		if next < p.sent {
 			v.Lost += p.sent - next
@@ -260,4 +242,32 @@ func (l *load) check(ctx context.Context) (v Verdict, err error) {
 	l.failures.Lock()
 	defer l.failures.Unlock()
 	return v, errors.Join(l.failures.all...)
+}
+
+// each reads a queue from its beginning to its end.
+func each(ctx context.Context, client *remoting.Client, addr, topic string, queue int32, f func(at *message.View)) error {
+	for offset := int64(0); ; {
+		h := header.PullMessageRequest{ConsumerGroup: reads, Topic: topic, QueueID: queue, QueueOffset: offset, MaxMsgNums: 32, SysFlag: 4, Subscription: "*", ExpressionType: "TAG"}
+		r, err := client.Call(ctx, addr, code.PullMessage, &h, nil)
+		if err != nil {
+			return err
+		}
+		if code.Response(r.Code) == code.PullNotFound {
+			return nil
+		}
+		if code.Response(r.Code) != code.Success {
+			return fmt.Errorf("queue %d at %d: %w", queue, offset, r.Err())
+		}
+		var at message.View
+		for data := r.Body; len(data) > 0; data = data[at.Size():] {
+			if err := at.Parse(data); err != nil {
+				return err
+			}
+			if at.QueueOffset() != offset {
+				return fmt.Errorf("queue %d: offset %d where %d was expected", queue, at.QueueOffset(), offset)
+			}
+			offset++
+			f(&at)
+		}
+	}
 }
