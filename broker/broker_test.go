@@ -59,12 +59,6 @@ func startBrokerAt(t testing.TB, clk clock.Clock, keys map[string]string) *testB
 
 func (b *testBroker) start() {
 	b.t.Helper()
-	b.startIn(context.Background())
-}
-
-// startIn starts the broker, to run until the test or ctx ends.
-func (b *testBroker) startIn(ctx context.Context) {
-	b.t.Helper()
 	cfg, _, err := conf.Load[conf.Broker]("", b.keys, nil)
 	if err != nil {
 		b.t.Fatal(err)
@@ -74,7 +68,7 @@ func (b *testBroker) startIn(ctx context.Context) {
 	if b.Broker, err = New(cfg, Options{Log: zap.New(core), Clock: b.clk}); err != nil {
 		b.t.Fatal(err)
 	}
-	b.group = lifecycle.New(ctx)
+	b.group = lifecycle.New(context.Background())
 	b.group.Go("broker", b.Run)
 	b.client = b.connect()
 }

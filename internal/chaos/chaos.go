@@ -226,7 +226,9 @@ func run(ctx context.Context, o Options, chosen []fault, p plan, out io.Writer) 
 		b.end()
 		table(out, "fault, as "+p.load+" sees it", chosen, theirs)
 		acked, lost, e := b.lost(ctx, *l.master.Load())
-		fmt.Fprintf(out, "%d messages acknowledged, %d lost\n", acked, lost)
+		if e == nil {
+			fmt.Fprintf(out, "%d messages acknowledged, %d lost\n", acked, lost)
+		}
 		if err = errors.Join(err, e); lost > 0 {
 			err = errors.Join(err, errors.New("acknowledged messages are lost"))
 		}

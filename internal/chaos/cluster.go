@@ -88,7 +88,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	for i := range o.Brokers {
 		keys := map[string]string{"brokerClusterName": ClusterName, "brokerName": GroupName, "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1", "namesrvAddr": c.Names.Addr, "fastListenPort": "-1",
-			"enableControllerMode": "true", "controllerAddr": strings.Join(controllers, ";"), "storePathRootDir": "store", "mappedFileSizeCommitLog": "67108864", "haListenPort": next()}
+			"enableControllerMode": "true", "controllerAddr": strings.Join(controllers, ";"), "storePathRootDir": "store", "mappedFileSizeCommitLog": "67108864", "diskMaxUsedSpaceRatio": "97", "diskSpaceCleanForciblyRatio": "98", "diskSpaceWarningLevelRatio": "99", "haListenPort": next()}
 		maps.Copy(keys, o.Keys)
 		p, err := c.process(o.Binary, "broker", fmt.Sprintf("broker-%d", i), next(), keys)
 		if err != nil {
