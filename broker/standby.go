@@ -33,6 +33,7 @@ type standby struct {
 	// of run
 	chosen bool
 	until  time.Time // when it is given up after chosen has become false
+	moved  time.Time // when a role was last looked at
 
 	mu    sync.Mutex
 	at    map[string]*standbyEntry // by name server; only those where something has been done
@@ -54,6 +55,9 @@ const (
 	standbyTick = 100 * time.Millisecond
 	// standbyLinger is how long the name is kept for the next one.
 	standbyLinger = 2 * time.Second
+	// standbyAgain is when everything is registered once more after a change of roles: a name server may have been told by the former
+	// standby later than by this one, and Java's does not say that it has passed over a registration.
+	standbyAgain = standbyLinger + time.Second
 )
 
 func newStandby(b *Broker) *standby {
@@ -154,6 +158,9 @@ func (s *standby) run(ctx context.Context) error {
 // look starts what is to be done.
 func (s *standby) look(ctx context.Context, moved bool) {
 	now := s.b.clk.Now()
+	if moved {
+		s.moved = now
+	}
 	was := s.chosen
 	if r := s.b.replicas.told.Load(); r != nil && r.Master != 0 { // while there is no master all stays as it is
 		s.chosen = s.serves()
@@ -177,7 +184,10 @@ func (s *standby) look(ctx context.Context, moved bool) {
 	}
 	for addr, e := range s.at {
 		if moved && s.chosen {
-			e.renew = now // another one may have taken the name
+			e.renew = now
+		}
+		if again := s.moved.Add(standbyAgain); e.renew.After(again) && now.Before(again) {
+			e.renew = again
 		}
 		var do func(context.Context, string, *standbyEntry)
 		switch {
@@ -204,6 +214,9 @@ func (s *standby) look(ctx context.Context, moved bool) {
 func (s *standby) register(ctx context.Context, addr string, topics map[string]*body.TopicConfig, version body.DataVersion, full bool) error {
 	ctx, cancel := context.WithTimeout(ctx, ms(s.b.conf.Load().RegisterBrokerTimeoutMills))
 	defer cancel()
+	if r := s.b.replicas.told.Load(); r != nil {
+		version.StateVersion = max(version.StateVersion, int64(r.Epoch)) // the role may not be taken up yet
+	}
 	version.Timestamp++ // Java's name server keeps one version per address, and passes over changed topics if it is the same as before
 	return s.b.names.registerAs(ctx, addr, s.name, 0, version, s.table(topics), full)
 }
