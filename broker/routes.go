@@ -47,7 +47,7 @@ func (b *Broker) routes() []remoting.Route {
 		// Clients.
 		on(code.HeartBeat, nil, remoting.On(b.handleHeartbeat)),
 		on(code.UnregisterClient, nil, remoting.On(b.handleUnregister)),
-		on(code.GetConsumerListByGroup, nil, remoting.On(b.handleConsumerList)),
+		master(code.GetConsumerListByGroup, nil, remoting.On(b.handleConsumerList)), // members that see different lists share queues
 		on(code.CheckClientConfig, nil, b.handleCheckClient),
 		on(code.GetConsumerConnectionList, nil, remoting.On(b.handleConsumerConnections)),
 		on(code.GetProducerConnectionList, nil, remoting.On(b.handleProducerConnections)),
@@ -87,7 +87,7 @@ func (b *Broker) routes() []remoting.Route {
 		on(code.GetBrokerConsumeStats, admin, remoting.On(b.handleBrokerConsumeStats)),
 		on(code.QueryTopicsByConsumer, admin, remoting.On(b.handleGroupTopics)),
 		on(code.QuerySubscriptionByConsumer, admin, remoting.On(b.handleSubscription)),
-		on(code.QueryAssignment, admin, b.handleQueryAssignment),
+		master(code.QueryAssignment, admin, b.handleQueryAssignment),
 		master(code.SetMessageRequestMode, admin, b.handleRequestMode),
 		on(code.GetAllMessageRequestMode, admin, b.handleAllRequestModes),
 

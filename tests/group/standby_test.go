@@ -147,6 +147,24 @@ func (f *fixture) sendThrough(at, topic string, do func()) {
 	wg.Wait()
 }
 
+// TestMembersOfAGroupSeeOneList: clients ask any broker name of a route who consumes, also the standby, and share queues by what they hear.
+func TestMembersOfAGroupSeeOneList(t *testing.T) {
+	f := start(t, nil)
+	const topic = "Shared"
+	master := f.master("")
+	f.makeTopic(master, topic)
+	beat := body.HeartbeatData{ClientID: "one", ConsumerDataSet: []body.ConsumerData{{GroupName: "c", ConsumeType: body.ConsumePassively, MessageModel: body.Clustering,
+		SubscriptionDataSet: []body.SubscriptionData{{Topic: topic, SubString: "*", ExpressionType: "TAG"}}}}}
+	f.must(master, code.HeartBeat, nil, fastjson.Marshal(&beat)) // to the master alone: the replicas have just been started, say
+	for _, b := range f.Brokers {
+		var list body.GetConsumerListByGroupResponseBody
+		r := f.must(b.Addr, code.GetConsumerListByGroup, &header.GetConsumerListByGroupRequest{ConsumerGroup: "c"}, nil)
+		if err := fastjson.Unmarshal(r.Body, &list); err != nil || fmt.Sprint(list.ConsumerIDList) != "[one]" {
+			t.Errorf("%s lists %v %v", b.Addr, list.ConsumerIDList, err)
+		}
+	}
+}
+
 // TestStandbyMoves: with the master, and away from a replica that is gone; the last broker has none.
 func TestStandbyMoves(t *testing.T) {
 	f := start(t, nil)
