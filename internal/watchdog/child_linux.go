@@ -37,8 +37,8 @@ func Main(args []string) error {
 		if err != nil || !open {
 			return err
 		}
-		if at := now(); w.Look(at) {
-			say(*name + " has been silent for " + strconv.FormatInt(w.Silence(at).Milliseconds(), 10) +
+		if w.Look(now()) {
+			say(*name + " has been silent for " + strconv.FormatInt(w.Silence().Milliseconds(), 10) +
 				" ms while this machine ran: it is killed, so that its clients turn to another replica at once (watchdogTimeoutMillis)")
 			return unix.PidfdSendSignal(selfFD, unix.SIGKILL, nil, 0) // and this process ends with it
 		}

@@ -5,9 +5,10 @@ import "time"
 const (
 	// beat is the time between two bytes, and between two looks of the child.
 	beat = 100 * time.Millisecond
-	// late is how long a look may be overdue before the child takes it that everything has stood still, not only the process.
-	late = 150 * time.Millisecond
-	// shortest is the smallest timeout: less would be noise.
+	// most is what one look adds to the silence at most. A look that comes later than that was held up, and so may the process have been:
+	// a machine that stands still, or is slow, is no process that hangs.
+	most = 250 * time.Millisecond
+	// shortest is the smallest timeout: more than a beat, a late byte and a machine that stands still make together.
 	shortest = 5 * beat
 )
 
@@ -17,32 +18,29 @@ const mayKill = 1
 // Watch decides whether a process hangs. Times are the child's monotonic clock, from any zero.
 type Watch struct {
 	timeout time.Duration
-	heard   time.Duration // the last byte, or when the process began to have a chance to send one
+	silence time.Duration // since the last byte, as far as the child was awake
 	looked  time.Duration
 	allowed bool
 }
 
 // NewWatch begins at now. Until it hears something nothing is allowed.
 func NewWatch(timeout, now time.Duration) *Watch {
-	return &Watch{timeout: max(timeout, shortest), heard: now, looked: now}
+	return &Watch{timeout: max(timeout, shortest), looked: now}
 }
 
 // Heard takes what the process has written since the last time: the last byte counts.
 func (w *Watch) Heard(bytes []byte, now time.Duration) {
 	if len(bytes) > 0 {
-		w.heard, w.allowed = now, bytes[len(bytes)-1] == mayKill
+		w.silence, w.looked, w.allowed = 0, now, bytes[len(bytes)-1] == mayKill
 	}
 }
 
-// Look tells whether the process is to be killed. It is called after Heard, once a beat; when it is called late, the child was held up,
-// and the process may have been, too, so its time begins anew.
+// Look tells whether the process is to be killed. It is called once a beat, after Heard.
 func (w *Watch) Look(now time.Duration) (kill bool) {
-	if now-w.looked > beat+late {
-		w.heard = now
-	}
+	w.silence += min(now-w.looked, most)
 	w.looked = now
-	return w.allowed && w.Silence(now) >= w.timeout
+	return w.allowed && w.silence >= w.timeout
 }
 
-// Silence is how long nothing has been heard.
-func (w *Watch) Silence(now time.Duration) time.Duration { return now - w.heard }
+// Silence is how long nothing has been heard, without the time in which the child was held up.
+func (w *Watch) Silence() time.Duration { return w.silence }

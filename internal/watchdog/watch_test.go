@@ -39,9 +39,10 @@ func TestWatch(t *testing.T) {
 		{"it never said", every(100, 5000, "")},
 		{"the last byte counts", join(every(100, 500, yes), []step{{600, yes + no, false}}, every(700, 5000, ""))},
 		{"the last byte counts, allowed", join(every(100, 500, no), []step{{600, no + yes, false}}, every(700, 1500, ""), []step{{1600, "", true}})},
-		{"the machine stood still", join(every(100, 500, yes), every(600, 1300, ""), []step{{9000, "", false}}, every(9100, 9900, ""), []step{{10000, "", true}})},
+		{"the machine stood still", join(every(100, 500, yes), []step{{60000, "", false}}, every(60100, 60700, ""), []step{{60800, "", true}})},
 		{"the machine stood still, and the process goes on", join(every(100, 500, yes), []step{{9000, "", false}}, every(9100, 20000, yes))},
-		{"the machine is slow again and again", join(every(100, 500, yes), []step{{800, "", false}, {1100, "", false}, {1400, "", false}, {1700, "", false}, {2000, "", false}})},
+		{"the machine stands still again and again", join(every(100, 500, yes), []step{{5000, "", false}, {9000, yes, false}, {15000, "", false}, {20000, yes, false}})},
+		{"the machine is slow, and the process hangs", join(every(100, 500, yes), []step{{1000, "", false}, {1500, "", false}, {2000, "", false}, {2500, "", true}})},
 		{"it comes back in time", join(every(100, 500, yes), every(600, 1400, ""), every(1500, 2000, yes), every(2100, 2900, ""), []step{{3000, "", true}})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,7 +51,7 @@ func TestWatch(t *testing.T) {
 				now := time.Duration(s.ms) * time.Millisecond
 				w.Heard([]byte(s.bytes), now)
 				if kill := w.Look(now); kill != s.kill {
-					t.Fatalf("at %d ms, after %v: kill is %v", s.ms, w.Silence(now), kill)
+					t.Fatalf("at %d ms, after %v: kill is %v", s.ms, w.Silence(), kill)
 				}
 			}
 		})
