@@ -63,7 +63,9 @@ func TestOptionsAreThoseOfRocketMQ(t *testing.T) {
 }
 
 // own tells the commands that RocketMQ's tool does not have.
-func own(name string) bool { return slices.ContainsFunc(statusCommands(), func(c command) bool { return c.name == name }) }
+func own(name string) bool {
+	return slices.ContainsFunc(statusCommands(), func(c command) bool { return c.name == name })
+}
 
 func TestEveryCommandIsAccountedFor(t *testing.T) {
 	java := javaCommands(t)
