@@ -117,9 +117,8 @@ func TestAlignment(t *testing.T) {
 		for i := range logs {
 			logs[i] = &history{}
 		}
-		master := logs[0]
 		for epoch := int32(1); epoch < 12; epoch++ {
-			master = logs[rapid.IntRange(0, 3).Draw(t, "master")]
+			master := logs[rapid.IntRange(0, 3).Draw(t, "master")]
 			master.write(epoch, rapid.IntRange(0, 5).Draw(t, "bytes"))
 			for _, own := range logs {
 				if own == master || !rapid.Bool().Draw(t, "joins") {
