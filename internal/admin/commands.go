@@ -8,15 +8,14 @@ import (
 // commands is the table of all commands, in the order of the help.
 func commands() []command {
 	return slices.Concat(clusterCommands(), statusCommands(), topicCommands(), groupCommands(), offsetCommands(), clientCommands(), queryCommands(), readCommands(), sendCommands(),
-		brokerCommands(), statsCommands(), namesrvCommands(), exportCommands())
+		brokerCommands(), statsCommands(), namesrvCommands(), controllerCommands(), exportCommands())
 }
 
 // absentCommands are the commands of RocketMQ 5.5.0's tool that this one does not have: they serve what Castor does not have, or has
 // tools of its own for.
 var absentCommands = []string{
 	"setConsumeMode", "addBroker", "removeBroker", "resetMasterFlushOffset", "queryMsgTraceById", "sendMsgStatus", "startMonitoring", "clusterRT",
-	"updateStaticTopic", "remappingStaticTopic", "exportMetrics", "exportMetadataInRocksDB", "exportPopRecord", "getSyncStateSet", "getBrokerEpoch",
-	"getControllerMetaData", "getControllerConfig", "updateControllerConfig", "electMaster", "cleanBrokerMetadata", "dumpCompactionLog",
+	"updateStaticTopic", "remappingStaticTopic", "exportMetrics", "exportMetadataInRocksDB", "exportPopRecord", "dumpCompactionLog",
 	"getColdDataFlowCtrInfo", "updateColdDataFlowCtrGroupConfig", "removeColdDataFlowCtrGroupConfig", "setCommitLogReadAheadMode", "createUser",
 	"updateUser", "deleteUser", "getUser", "listUser", "copyUser", "createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl",
 	"rocksDBConfigToJson", "checkRocksdbCqWriteProgress", "switchTimerEngine", "getBrokerLiteInfo", "getParentTopicInfo", "getLiteTopicInfo",
