@@ -520,7 +520,7 @@ func (b *Broker) handleHAStatus(r *remoting.Request) error {
 	if b.replicas != nil {
 		s := b.replicas.node.Status()
 		if info.Master = s.Master; !s.Master {
-			info.HAClientRuntimeInfo = body.HAClientRuntimeInfo{MasterAddr: s.Role.MasterAddr, MaxOffset: end}
+			info.HAClientRuntimeInfo = body.HAClientRuntimeInfo{MasterAddr: s.From, MaxOffset: end, LastReadTimestamp: s.ReadTime, LastWriteTimestamp: s.SentTime}
 		}
 		for _, id := range slices.Sorted(maps.Keys(s.Acked)) {
 			in := slices.Contains(s.Role.SyncStateSet, id)

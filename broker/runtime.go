@@ -41,7 +41,7 @@ func javaFloat(v float64) string {
 }
 
 func (b *Broker) runtimeBroker(t runtimeTable) {
-	t["brokerActive"] = "true"
+	t["brokerActive"] = strconv.FormatBool(b.reigns()) // of a replica: false
 	t["acknowledged"] = b.promise().String()
 	t["brokerVersionDesc"] = code.Current.String()
 	t.int("brokerVersion", int64(code.Current)) // of older brokers; exporters parse it

@@ -77,6 +77,7 @@ type Node struct {
 	numbered  atomic.Int64 // snapshots
 	sent      atomic.Int64 // bytes to replicas
 	taken     atomic.Int64 // bytes from masters
+	link      atomic.Pointer[link]
 
 	wanted  atomic.Pointer[Role] // by the controllers
 	changed chan struct{}
@@ -185,6 +186,16 @@ type Status struct {
 	Addrs  map[int64]string
 	Behind map[int64]time.Duration // how long ago each had the whole log
 	Enough bool                    // of a master: the set is large enough for anything to be confirmed
+
+	// Of a replica: the master's replication port, and when something last came from it and went to it, in ms. Empty without a connection.
+	From               string
+	ReadTime, SentTime int64
+}
+
+// link is a connection to a master that has accepted our log.
+type link struct {
+	addr       string
+	read, sent atomic.Int64 // ms
 }
 
 // Status returns the present state.
@@ -192,6 +203,9 @@ func (n *Node) Status() Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := Status{Role: n.role, Master: n.leader != nil, Epochs: n.epochs}
+	if l := n.link.Load(); l != nil && !s.Master {
+		s.From, s.ReadTime, s.SentTime = l.addr, l.read.Load(), l.sent.Load()
+	}
 	if s.Master {
 		s.Acked, s.Enough = map[int64]int64{}, n.leader.Enough()
 		s.Role.SyncStateSet, s.Role.SetEpoch = n.leader.Set()

@@ -103,7 +103,10 @@ func (k *sink) follow(ctx context.Context) error {
 		}
 	}()
 	k.n.log.Info("following the master", zap.Int64("master", k.role.Master), zap.String("address", addr), zap.Int32("epoch", k.role.Epoch), zap.Int64("offset", k.n.store.Log.End()))
-	return k.receive(nc, r)
+	l := &link{addr: addr}
+	k.n.link.Store(l)
+	defer k.n.link.Store(nil)
+	return k.receive(nc, r, l)
 }
 
 // align brings our log to where the master's goes on with it.
@@ -167,16 +170,21 @@ func (k *sink) bring(nc net.Conn, r *bufio.Reader, h *hello, w *welcome) error {
 }
 
 // receive appends what comes, and acknowledges it.
-func (k *sink) receive(nc net.Conn, r *bufio.Reader) error {
+func (k *sink) receive(nc net.Conn, r *bufio.Reader, l *link) error {
 	var buf []byte
 	var out [4 + ackSize]byte
 	a := ack{Epoch: k.role.Epoch}
+	now := time.Now()
+	l.read.Store(now.UnixMilli())
+	l.sent.Store(now.UnixMilli())
 	for {
-		_ = nc.SetReadDeadline(time.Now().Add(silence))
+		_ = nc.SetReadDeadline(now.Add(silence))
 		var err error
 		if buf, err = readFrame(r, buf, maxData); err != nil {
 			return err
 		}
+		now = time.Now()
+		l.read.Store(now.UnixMilli())
 		var d data
 		if err := d.decode(buf); err != nil {
 			return err
@@ -188,10 +196,12 @@ func (k *sink) receive(nc net.Conn, r *bufio.Reader) error {
 			return err
 		}
 		a.put(&out)
-		_ = nc.SetWriteDeadline(time.Now().Add(silence))
+		now = time.Now()
+		_ = nc.SetWriteDeadline(now.Add(silence))
 		if _, err := nc.Write(out[:]); err != nil {
 			return err
 		}
+		l.sent.Store(now.UnixMilli())
 		k.n.confirmTo(d.Confirm)
 	}
 }
