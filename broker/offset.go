@@ -193,15 +193,17 @@ func (o *offsets) forget(gone func(offsetKey) bool) {
 	o.pullMu.Unlock()
 }
 
-// takeReset returns an offset that was set by command and not yet seen by a pull, and takes it off.
+// takeReset returns an offset that was set by command and not yet seen by a pull, and takes it off. A replica cannot take it off, and
+// would send the consumer back again and again: the master does it when the consumer comes there.
 func (o *offsets) takeReset(group, topic string, queue int32) (int64, bool) {
 	offset, ok := o.b.store.State.Reset(group, topic, queue)
-	if ok && o.b.leads() {
-		if err := o.b.store.Propose(nil, state.ResetTake(strings.Clone(group), strings.Clone(topic), queue)); err != nil {
-			o.b.log.Warn("a reset offset stays pending", zap.Error(err))
-		}
+	if !ok || !o.b.leads() {
+		return 0, false
 	}
-	return offset, ok
+	if err := o.b.store.Propose(nil, state.ResetTake(strings.Clone(group), strings.Clone(topic), queue)); err != nil {
+		o.b.log.Warn("a reset offset stays pending", zap.Error(err))
+	}
+	return offset, true
 }
 
 // handleUpdateOffset serves UPDATE_CONSUMER_OFFSET.

@@ -238,7 +238,7 @@ func (b *Broker) brokerID() (id int64, ok bool) {
 	return b.replicas.member.ID(), t.role.Epoch > 0
 }
 
-// hop marks a request that a replica has forwarded. It is not forwarded again.
+// hop marks a request that a replica has forwarded, and holds the client's address. It is not forwarded again.
 const hop = "castorHop"
 
 // patience is how long a request waits for a master. Clients wait for three seconds.

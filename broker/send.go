@@ -265,12 +265,22 @@ func unitFlag(h *header.SendMessageRequest) int32 {
 	return 1
 }
 
-// bornHost is the address of the peer as records store it.
-func bornHost(c *remoting.Conn) netip.AddrPort {
-	if a, ok := c.Peer().(*net.TCPAddr); ok {
-		return message.Unmapped(a.AddrPort())
+// bornHost is the address of the client as records store it: the peer's, or the one that a replica has forwarded a request for.
+func (b *Broker) bornHost(r *remoting.Request) netip.AddrPort {
+	a, ok := r.Conn.Peer().(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 	}
-	return netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	peer := message.Unmapped(a.AddrPort())
+	if b.replicas == nil || !b.replicas.node.HasReplicaAt(peer.Addr()) {
+		return peer
+	}
+	if text, ok := r.Ext(hop); ok {
+		if client, err := netip.ParseAddrPort(text); err == nil && client.Addr().Zone() == "" {
+			return message.Unmapped(client)
+		}
+	}
+	return peer
 }
 
 // buildSingle makes the draft of one message.
@@ -287,7 +297,7 @@ func (b *Broker) buildSingle(op *sendOp, r *remoting.Request, h *header.SendMess
 	}
 	op.drafts = append(op.drafts, message.Draft{
 		Topic: topic.TopicName, QueueID: h.QueueID, Flag: h.Flag, SysFlag: sysFlag(h, topic), BornTimestamp: h.BornTimestamp,
-		BornHost: bornHost(r.Conn), StoreHost: b.storeHost, ReconsumeTimes: h.ReconsumeTimes.Or(0), Body: r.Body,
+		BornHost: b.bornHost(r), StoreHost: b.storeHost, ReconsumeTimes: h.ReconsumeTimes.Or(0), Body: r.Body,
 		CRC: b.conf.Load().EnabledAppendPropCRC,
 	})
 	d := &op.drafts[0]
@@ -485,7 +495,7 @@ func (b *Broker) buildBatch(op *sendOp, r *remoting.Request, h *header.SendMessa
 		}
 		op.drafts = append(op.drafts, message.Draft{
 			Topic: topic.TopicName, QueueID: h.QueueID, Flag: item.Flag, SysFlag: sysFlag(h, topic), BornTimestamp: h.BornTimestamp,
-			BornHost: bornHost(r.Conn), StoreHost: b.storeHost, ReconsumeTimes: h.ReconsumeTimes.Or(0), Body: item.Body,
+			BornHost: b.bornHost(r), StoreHost: b.storeHost, ReconsumeTimes: h.ReconsumeTimes.Or(0), Body: item.Body,
 			Properties: p.text, CRC: b.conf.Load().EnabledAppendPropCRC,
 		})
 	}

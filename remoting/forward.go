@@ -11,7 +11,7 @@ import (
 // forwarded are the ext fields of a command, to be written as the header of another one.
 type forwarded struct {
 	*Command
-	also string // a field more, "true"; empty for none
+	also, value string // a field more; none if also is empty
 }
 
 // AppendFields implements header.Appender.
@@ -21,7 +21,7 @@ func (f forwarded) AppendFields(w *header.Writer) {
 		return true
 	})
 	if f.also != "" {
-		w.Bool(f.also, true)
+		w.String(f.also, f.value)
 	}
 }
 
@@ -30,19 +30,19 @@ var ErrPassedOn = errors.New("the other server would have to forward the request
 
 // PassOn answers a request that was forwarded with mark: this server does not serve it either.
 func (r *Request) PassOn(mark string) error {
-	r.Reply(code.ServiceNotAvailable, ErrPassedOn.Error(), forwarded{Command: &Command{}, also: mark}, nil)
+	r.Reply(code.ServiceNotAvailable, ErrPassedOn.Error(), forwarded{Command: &Command{}, also: mark, value: "true"}, nil)
 	return nil
 }
 
-// Forward sends the request as it came to another server, with the ext field mark, and answers with what comes back. It blocks. An
-// error means that the request has not been answered: ErrPassedOn, a *code.Error if the other server does not take it now
+// Forward sends the request as it came to another server, with the peer's address in the ext field mark, and answers with what comes
+// back. It blocks. An error means that the request has not been answered: ErrPassedOn, a *code.Error if the other server does not take it now
 // (SERVICE_NOT_AVAILABLE, SYSTEM_BUSY), or another one, and then whether the other server has carried it out is unknown.
 func (cl *Client) Forward(ctx context.Context, addr string, r *Request, mark string) error {
 	c, err := cl.Conn(ctx, addr)
 	if err != nil {
 		return err
 	}
-	h := forwarded{&r.Command, mark}
+	h := forwarded{&r.Command, mark, r.Conn.RemoteAddr()}
 	if r.IsOneway() {
 		err := c.Oneway(code.Request(r.Code), h, r.Body)
 		r.state = replied

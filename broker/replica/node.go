@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -227,6 +228,16 @@ func (n *Node) Sent() int64 { return n.sent.Load() }
 
 // Received is how many bytes were taken from masters.
 func (n *Node) Received() int64 { return n.taken.Load() }
+
+// HasReplicaAt tells whether a replica is connected from an address.
+func (n *Node) HasReplicaAt(addr netip.Addr) bool {
+	for _, s := range *n.sources.Load() {
+		if s.from == addr {
+			return true
+		}
+	}
+	return false
+}
 
 // LastEpoch is the newest epoch in the log.
 func (n *Node) LastEpoch() int32 {

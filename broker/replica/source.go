@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math"
 	"net"
+	"net/netip"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,7 @@ const (
 type source struct {
 	n       *Node
 	nc      net.Conn
+	from    netip.Addr
 	epoch   int32
 	session uint64
 	id      int64
@@ -56,6 +58,9 @@ func (n *Node) serveReplica(ctx context.Context, nc net.Conn) {
 	defer stop()
 	r := bufio.NewReaderSize(nc, 4<<10)
 	s := &source{n: n, nc: nc, nudged: make(chan struct{}, 1)}
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		s.from = a.AddrPort().Addr().Unmap()
+	}
 	s.needs.Store(math.MaxInt64)
 	n.hold(s)
 	defer n.letGo(s)
