@@ -277,8 +277,14 @@ func (b *Broker) complete(_ string, r *Report) {
 
 func (b *Broker) check() error {
 	var errs []error
-	if !b.EnableControllerMode && b.BrokerRole == "SLAVE" && b.BrokerId <= 0 {
-		errs = append(errs, errors.New("brokerId: a SLAVE needs an id greater than 0"))
+	if !b.EnableControllerMode { // without controllers nothing is replicated, and a broker must not start as if it were
+		const instead = "; use enableControllerMode=true and controllerAddr"
+		switch {
+		case b.BrokerRole == "SLAVE":
+			errs = append(errs, errors.New("brokerRole: a SLAVE without controllers is not supported"+instead))
+		case b.BrokerRole == "SYNC_MASTER" && max(b.InSyncReplicas, b.MinInSyncReplicas) > 1:
+			errs = append(errs, errors.New("inSyncReplicas, minInSyncReplicas: a SYNC_MASTER without controllers has no second copy"+instead))
+		}
 	}
 	if b.EnableControllerMode && b.ControllerAddr == "" {
 		errs = append(errs, errors.New("controllerAddr: enableControllerMode=true needs the controllers' addresses"))

@@ -183,8 +183,7 @@ func TestFilesOfEveryModeLoad(t *testing.T) {
 	}{
 		{"single", "brokerId=0\nflushDiskType=ASYNC_FLUSH\nbrokerRole=ASYNC_MASTER\n", 0},
 		{"sync flush", "brokerId=0\nflushDiskType=SYNC_FLUSH\nbrokerRole=ASYNC_MASTER\n", 0},
-		{"master of two", "brokerId=0\nbrokerRole=SYNC_MASTER\ninSyncReplicas=2\nminInSyncReplicas=2\n", 0},
-		{"slave of two", "brokerId=1\nbrokerRole=SLAVE\ninSyncReplicas=2\nminInSyncReplicas=2\n", 1},
+		{"master of itself", "brokerId=0\nbrokerRole=SYNC_MASTER\n", 0},
 		{"controller", "brokerId=-1\nbrokerRole=ASYNC_MASTER\nenableControllerMode=true\ncontrollerAddr=127.0.0.1:21876;127.0.0.1:21886\n" +
 			"allAckInSyncStateSet=true\nminInSyncReplicas=2\ninSyncReplicas=2\n", -1},
 	}
@@ -213,7 +212,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"not an hour", "deleteWhen=04;24", "want hours from 0 to 23"},
 		{"not a label", "metricsLabel=a=b", "want name:value"},
 		{"malformed text", "a=\\u1", "line 1: \\u is not followed"},
-		{"slave without id", "brokerRole=SLAVE", "brokerId: a SLAVE needs an id greater than 0"},
+		{"slave without controllers", "brokerRole=SLAVE\nbrokerId=1", "brokerRole: a SLAVE without controllers is not supported"},
+		{"copies without controllers", "brokerRole=SYNC_MASTER\nminInSyncReplicas=2", "a SYNC_MASTER without controllers has no second copy"},
 		{"controllers missing", "enableControllerMode=true", "controllerAddr: enableControllerMode=true needs"},
 		{"several commit log directories", "storePathCommitLog=/a,/b", "several directories is not supported"},
 		{"DLedger", "enableDLegerCommitLog=true", ":1: enableDLegerCommitLog is not supported: a DLedger"},
