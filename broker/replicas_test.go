@@ -139,6 +139,25 @@ func TestReplicaLeavesResetsToTheMaster(t *testing.T) {
 	}
 }
 
+// Replies find requesters that are connected where the reply is sent to, and those at the master.
+func TestReplyAtReplica(t *testing.T) {
+	g := startGroup(t, nil)
+	for name, requester := range map[string]*peer{"at the master": g.master.connect(), "at the replica": g.replica.connect()} {
+		requester.beat(producerBeat(name))
+		if r := g.replica.client.call(code.SendReplyMessageV2, replyTo(name), "answer"); r.Err() != nil {
+			t.Errorf("a reply to a requester %s: %v", name, r.Err())
+			continue
+		}
+		if got := <-requester.pushed; got.code != code.PushReplyMessageToClient || got.body != "answer" {
+			t.Errorf("pushed %s %q", got.code, got.body)
+		}
+	}
+	g.replica.client.refused(code.SendReplyMessageV2, replyTo("nobody"), "answer", code.SystemError, "channel of <nobody> not found")
+	if warned := g.replica.logs.FilterMessage("a reply could not be stored").Len(); warned > 0 {
+		t.Errorf("%d warnings about replies that a replica does not store", warned)
+	}
+}
+
 func TestToolsSeeWhoIsMaster(t *testing.T) {
 	g := startGroup(t, nil)
 	for b, active := range map[*testBroker]string{g.master: "true", g.replica: "false"} {

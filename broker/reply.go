@@ -36,7 +36,14 @@ type replyOp struct {
 
 // handleReply serves SEND_REPLY_MESSAGE and SEND_REPLY_MESSAGE_V2 (ReplyMessageProcessor): a message that answers another is
 // pushed to the client that sent the other. The code of the answer says whether it got there; the header, where it is stored.
+//
+// A replica pushes to requesters that are connected to it, which have an old route, and stores nothing. The other replies are the
+// master's.
 func (b *Broker) handleReply(r *remoting.Request, h *header.SendMessageRequest) error {
+	leads := b.leads()
+	if !leads && !b.requesterHere(h) {
+		return b.onMaster(remoting.On(b.handleReply))(r)
+	}
 	topic, err := b.checkSend(r, h)
 	if err != nil {
 		return b.refuseSend(r, err)
@@ -52,7 +59,7 @@ func (b *Broker) handleReply(r *remoting.Request, h *header.SendMessageRequest) 
 	op := &replyOp{b: b, ticket: r.Park(), left: 2}
 	op.resp = header.SendMessageResponse{MsgID: "0", QueueID: h.QueueID, SendContext: b.sends.fixed.Load().context}
 	op.push(r, h)
-	if !b.conf.Load().StoreReplyMessageEnable {
+	if !leads || !b.conf.Load().StoreReplyMessageEnable {
 		op.end(func() {})
 	} else if err := b.append(msg, &storedReply{op, msg}); err != nil {
 		b.log.Warn("a reply could not be stored", zap.Error(err))
@@ -62,6 +69,12 @@ func (b *Broker) handleReply(r *remoting.Request, h *header.SendMessageRequest) 
 	}
 	b.sends.put(msg)
 	return nil
+}
+
+// requesterHere tells whether the client that a reply is for is connected to this broker.
+func (b *Broker) requesterHere(h *header.SendMessageRequest) bool {
+	to, ok := message.Props(unsafe.Slice(unsafe.StringData(h.Properties), len(h.Properties))).Get(message.PropReplyToClient)
+	return ok && b.clients.producer(to) != nil
 }
 
 // push sends the reply to the requester.
