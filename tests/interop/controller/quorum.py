@@ -1,4 +1,4 @@
-"""Three controllers, Castor's or the Java ones, with a Java name server and two Java brokers in controller mode."""
+"""A name server, three controllers and the brokers of one group in controller mode, each kind Castor's or Java's."""
 import json
 import os
 import pathlib
@@ -29,17 +29,22 @@ HEAP = {"namesrv": "96m", "controller": "96m", "broker": "384m"}
 
 
 class Quorum:
-    """The processes. impl says whose controllers they are, `castor` or `java`."""
+    """The processes.
 
-    def __init__(self, impl, directory):
+    impl is `castor` or `java`; with castor the kinds of `castor` are ours and the others are Java's. broker_conf is for
+    every broker, on top of what a group needs.
+    """
+
+    def __init__(self, impl, directory, brokers=2, castor=("controller",), broker_conf=None):
         self.impl, self.directory = impl, pathlib.Path(directory)
-        self.jars = maven.dependencies(LIB / "peer-pom.xml")
+        self.castor = castor if impl == "castor" else ()
+        self.broker_conf = broker_conf or {}
         self.processes = {}
-        ports = free_ports(24)
-        self.ports = {"namesrv": ports[0], "controller0": ports[2], "controller1": ports[4], "controller2": ports[6],
-                      "broker0": ports[12], "broker1": ports[18]}
+        ports = free_ports(12 + 6 * brokers)
+        self.ports = {"namesrv": ports[0], "controller0": ports[2], "controller1": ports[4], "controller2": ports[6]}
         self.controllers = [name for name in self.ports if name.startswith("controller")]
-        self.brokers = ["broker0", "broker1"]
+        self.brokers = [f"broker{i}" for i in range(brokers)]
+        self.ports |= {name: ports[12 + 6 * i] for i, name in enumerate(self.brokers)}
 
     def address(self, name):
         return f"127.0.0.1:{self.ports[name]}"
@@ -117,10 +122,11 @@ class Quorum:
 
     def _command(self, name, folder):
         kind = name.rstrip("0123456789")
-        if kind == "controller" and self.impl == "castor":
-            return [str(pathlib.Path(os.environ.get("CASTOR_BIN") or REPOSITORY / "bin").absolute() / "mqcontroller")]
+        if kind in self.castor:
+            return [str(pathlib.Path(os.environ.get("CASTOR_BIN") or REPOSITORY / "bin").absolute() / f"mq{kind}")]
+        jars = maven.dependencies(LIB / "peer-pom.xml")
         return ["java", f"-Xms{HEAP[kind]}", f"-Xmx{HEAP[kind]}", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1", f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}", "-cp", f"{self.jars}/*",
+                "-XX:TieredStopAtLevel=1", f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}", "-cp", f"{jars}/*",
                 JAVA_MAIN[kind]]
 
     def _conf(self, name, folder):
@@ -139,12 +145,13 @@ class Quorum:
             "namesrvAddr": self.address("namesrv"), "storePathRootDir": store, "storePathCommitLog": store / "commitlog",
             "mappedFileSizeCommitLog": 16 << 20, "diskMaxUsedSpaceRatio": 95, "enableControllerMode": "true",
             "controllerAddr": ";".join(map(self.address, self.controllers)), "allAckInSyncStateSet": "true",
-            "timerWheelEnable": "false", "controllerHeartBeatTimeoutMills": 3000, "registerNameServerPeriod": 10000, "waitTimeMillsInSendQueue": 5000}
+            "timerWheelEnable": "false", "controllerHeartBeatTimeoutMills": 3000, "registerNameServerPeriod": 10000, "waitTimeMillsInSendQueue": 5000} | self.broker_conf
 
 
-def request(port, code, body=b""):
-    """Header and body of the answer to a request without fields; both empty if there is none."""
-    header = json.dumps({"code": code, "flag": 0, "language": "OTHER", "opaque": 1, "version": 513}).encode()
+def request(port, code, body=b"", **fields):
+    """Header and body of the answer to a request; both empty if there is none."""
+    header = json.dumps({"code": code, "flag": 0, "language": "OTHER", "opaque": 1, "version": 513,
+                         "extFields": {key: str(value) for key, value in fields.items()}}).encode()
     try:
         with socket.create_connection(("127.0.0.1", port), 2) as connection:
             connection.settimeout(5)

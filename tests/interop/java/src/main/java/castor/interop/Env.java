@@ -29,7 +29,10 @@ final class Env implements AutoCloseable {
     final NettyRemotingClient remoting = new NettyRemotingClient(new NettyClientConfig());
     final String clusterName;
     final String brokerName;
-    final String brokerAddress;
+    /** Of the master. */
+    volatile String brokerAddress;
+    /** Null where the suite has no replicas. */
+    Switchover switchover;
 
     Env(String namesrv) throws Exception {
         this.namesrv = namesrv;

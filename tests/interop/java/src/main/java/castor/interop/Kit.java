@@ -42,6 +42,7 @@ final class Kit implements AutoCloseable {
     final Env env;
     private final Deque<Runnable> closers = new ArrayDeque<>();
     private final List<DefaultMQPushConsumer> pushConsumers = new CopyOnWriteArrayList<>();
+    private boolean met;
 
     Kit(Env env) {
         this.env = env;
@@ -53,6 +54,24 @@ final class Kit implements AutoCloseable {
 
     DefaultMQProducer producer() {
         return env.producer;
+    }
+
+    /** Waits until all cases have come so far and the master has been killed and replaced. */
+    void switchover() throws Exception {
+        met = true;
+        env.switchover.meet();
+    }
+
+    /** Has something closed at the case's end. */
+    <T extends AutoCloseable> T closing(T thing) {
+        closers.push(() -> {
+            try {
+                thing.close();
+            } catch (Exception e) {
+                throw new IllegalStateException(e);
+            }
+        });
+        return thing;
     }
 
     /** A name that nothing else uses. */
@@ -255,6 +274,9 @@ final class Kit implements AutoCloseable {
 
     @Override
     public void close() {
+        if (!met && env.switchover != null) {
+            env.switchover.leave();
+        }
         while (!closers.isEmpty()) {
             closers.pop().run();
         }

@@ -13,7 +13,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 
 /**
- * Runs the cases against a name server: {@code Main NAMESRV [--only PATTERN] [--list]}.
+ * Runs the cases against a name server: {@code Main NAMESRV [--ha] [--only PATTERN] [--list]}. With {@code --ha} those
+ * that want a group of brokers, whose master is killed under them.
  *
  * <p>Cases that can share the cluster run first, several at a time since most of their time is waiting; the others
  * follow one by one.
@@ -29,21 +30,23 @@ public final class Main {
     public static void main(String[] args) throws Exception {
         String only = "";
         boolean list = false;
+        boolean ha = false;
         String namesrv = null;
         for (int i = 0; i < args.length; i++) {
             switch (args[i]) {
                 case "--only" -> only = args[++i];
                 case "--list" -> list = true;
+                case "--ha" -> ha = true;
                 default -> namesrv = args[i];
             }
         }
         String pattern = only;
-        List<Case> cases = cases().stream().filter(c -> c.name().contains(pattern)).toList();
+        List<Case> cases = (ha ? HaCases.CASES : cases()).stream().filter(c -> c.name().contains(pattern)).toList();
         if (list) {
             cases.forEach(c -> OUT.println(c.name()));
             return;
         }
-        System.exit(new Main().run(namesrv, cases));
+        System.exit(new Main().run(namesrv, cases, ha));
     }
 
     static List<Case> cases() {
@@ -55,9 +58,13 @@ public final class Main {
             RestartCases.CASES).flatMap(List::stream).toList();
     }
 
-    private int run(String namesrv, List<Case> cases) throws Exception {
+    private int run(String namesrv, List<Case> cases, boolean ha) throws Exception {
         try (Env env = new Env(namesrv)) {
-            ExecutorService pool = Executors.newFixedThreadPool(WORKERS);
+            int shared = (int) cases.stream().filter(c -> !c.alone()).count();
+            if (ha) {
+                env.switchover = new Switchover(shared, env);
+            }
+            ExecutorService pool = Executors.newFixedThreadPool(ha ? Math.max(shared, 1) : WORKERS);
             List<Case> alone = new ArrayList<>();
             for (Case c : cases) {
                 if (c.alone()) {
@@ -68,6 +75,7 @@ public final class Main {
             }
             pool.shutdown();
             pool.awaitTermination(1, TimeUnit.HOURS);
+            env.switchover = null;
             alone.forEach(c -> run(env, c));
         }
         OUT.printf("%d passed, %d failed%n", passed.get(), failed.get());
