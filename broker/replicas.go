@@ -71,8 +71,14 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 	g.term.Store(newTerm(replica.Role{}, false, 0))
 	g.member = membership.New(membership.Config{
 		Cluster: c.BrokerClusterName, Name: c.BrokerName, Addr: b.addr, IdentityFile: c.StorePathBrokerIdentity,
-		Controllers:      func() []string { return addresses(b.conf.Load().ControllerAddr) },
-		MinInSync:        g.promised,
+		Controllers: func() []string { return addresses(b.conf.Load().ControllerAddr) },
+		MinInSync:   g.promised,
+		Torn:        b.store.Torn,
+		Registered: func() {
+			if err := b.store.Mended(); err != nil { // then the next life counts as torn, too
+				b.log.Warn("the checkpoint cannot be written", zap.Error(err))
+			}
+		},
 		Priority:         func() int32 { return b.conf.Load().BrokerElectionPriority },
 		HeartbeatTimeout: ms(c.ControllerHeartBeatTimeoutMills),
 		AskPeriod:        ms(c.SyncBrokerMetadataPeriod),
@@ -129,6 +135,7 @@ func (g *replicas) watchDisk(ctx context.Context) error {
 // changed begins a term. It runs on the goroutine that changes roles and must not block.
 func (g *replicas) changed(r replica.Role, master bool) {
 	g.term.Swap(newTerm(r, master, g.b.store.Log.End())).stop()
+	g.member.Look() // what is promised may be another number
 }
 
 // terms does what the beginning of a term asks for, and may take a while.
@@ -426,7 +433,10 @@ func (g *replicas) least(registered, inSync int) int {
 	if n := int(g.b.conf.Load().MinInSyncReplicas); n > 0 {
 		return n
 	}
-	return min(2, max(1, registered, inSync))
+	if registered == 0 { // not known: then nothing less can be promised that would not drop others whom the controllers could elect
+		return 2
+	}
+	return min(2, max(registered, inSync))
 }
 
 // copies is how many replicas must have what is confirmed, 0 for the whole set (allAckInSyncStateSet, inSyncReplicas).

@@ -49,6 +49,8 @@ const (
 	fieldMinInSync = "minInSyncReplicas"
 	// fieldIncarnation is a number that the broker has drawn when it started.
 	fieldIncarnation = "incarnation"
+	// fieldTorn: "true" says that the broker may lack the end of what it had acknowledged before it started.
+	fieldTorn = "torn"
 	// fieldReplicas is an ext field of GET_REPLICA_INFO's answer: how many replicas are registered.
 	fieldReplicas = "replicas"
 	// fieldLeader is an ext field of CONTROLLER_NOT_LEADER: where the leader is.
@@ -178,7 +180,7 @@ func (s *Server) living(name string) []int64 {
 	g := s.groupOf(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return living(g, s.table, s.clock.Now())
+	return Living(g, s.table, s.clock.Now())
 }
 
 func (s *Server) alterSyncStateSet(r *remoting.Request, h *header.AlterSyncStateSetRequest) error {
@@ -223,7 +225,7 @@ func (s *Server) electMaster(r *remoting.Request, h *header.ElectMasterRequest) 
 		}
 		s.mu.Lock()
 		now := s.clock.Now()
-		e = ballot(g, s.table, now)
+		e = Ballot(g, s.table, now)
 		master := Broker{g.Name, g.Master}
 		waiting := g.Master != noMaster && g.Master != b.ID && !s.table.Alive(master, now) && !s.table.Dead(master, now)
 		s.mu.Unlock()
@@ -288,6 +290,8 @@ func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToC
 	}
 	inherits, _ := r.Ext(fieldInherits)
 	c := &Register{Cluster: h.ClusterName, Name: h.BrokerName, ID: h.BrokerID, Addr: h.BrokerAddress, Inherits: inherits == "true"}
+	torn, _ := r.Ext(fieldTorn)
+	c.Torn = torn == "true"
 	if text, ok := r.Ext(fieldIncarnation); ok {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {

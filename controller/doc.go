@@ -3,7 +3,7 @@
 // # What it owns
 //
 // [State] (fsm.go, elect.go) is the replicated state: a pure machine whose commands carry everything that the leader knew when
-// it asked, so that every member comes to the same result. [Liveness] (liveness.go) is the table of heartbeats, as pure; plan
+// it asked, so that every member comes to the same result. [Liveness] (liveness.go) is the table of heartbeats, as pure; Plan
 // (oversee.go) says from both which elections are due. The node (node.go, callers.go, apply.go, storage.go, members.go,
 // begin.go) is one member of an etcd-raft quorum; [Server] (server.go, api.go, admin.go, notify.go, transport.go) serves brokers and
 // tools around it. DESIGN.md says why.
@@ -14,6 +14,7 @@
 //	I2  The SyncStateSet holds registered replicas only, and the master, if there is one. Every change of it raises its epoch.
 //	I3  Who is elected was in the SyncStateSet, or left it when nothing could be confirmed without him any more (Eligible);
 //	    anybody else only when enableElectUncleanMaster allows it and none of those lives.
+//	    Who has lost what it had not synced, with the power, leaves both as long as anybody else is in one of them.
 //	I4  A change of the set is compare-and-set on both epochs. A broker acts only on what was committed.
 //	I5  A broker name belongs to one cluster. Ids are never given twice.
 //	I6  A broker is dead when no controller hears from it: one broken link is no election. Time is the leader's monotonic clock.

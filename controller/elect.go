@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/castor-mq/castor/internal/bugs"
 	"github.com/castor-mq/castor/remoting/code"
 )
 
@@ -117,6 +118,9 @@ func (c *Elect) crown(g *Group, winner int64, basis Basis, epoch int32) *Group {
 		}
 	}
 	g.Master, g.MasterEpoch = winner, epoch
+	if bugs.SameEpoch {
+		g.MasterEpoch = max(1, epoch-1)
+	}
 	g.setSyncStateSet(sorted(set))
 	if basis == FromRest || basis == First {
 		g.Eligible = nil // their logs may end differently
@@ -141,6 +145,9 @@ func (c *Elect) choose(g *Group) (winner int64, basis Basis) {
 		return c.best(slices.Collect(maps.Keys(g.Replicas)), named), First
 	}
 	tiers := []tier{{g.SyncStateSet, InSync}, {g.Eligible, FromELR}}
+	if bugs.ElectAnybody {
+		return c.best(slices.Collect(maps.Keys(g.Replicas)), named), InSync
+	}
 	if c.Unclean {
 		tiers = append(tiers, tier{slices.Collect(maps.Keys(g.Replicas)), FromRest})
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/castor-mq/castor/internal/bugs"
 	"github.com/castor-mq/castor/remoting/code"
 )
 
@@ -77,6 +78,19 @@ func (g *Group) setSyncStateSet(set []int64) {
 	}
 	g.SyncStateSet = set
 	g.SyncStateSetEpoch++
+}
+
+// distrust takes a replica out of those that hold all that was acknowledged, as long as there are others.
+func (g *Group) distrust(id int64) {
+	set, eligible := without(g.SyncStateSet, []int64{id}), without(g.Eligible, []int64{id})
+	if len(set)+len(eligible) == 0 {
+		return
+	}
+	g.Eligible = eligible
+	if len(set) < len(g.SyncStateSet) {
+		g.SyncStateSet = set
+		g.SyncStateSetEpoch++
+	}
 }
 
 // dismiss leaves the group without a master. The epoch rises as in Java: brokers see that something has changed, and ask.
@@ -190,6 +204,8 @@ type Register struct {
 	Inherits      bool  `json:",omitempty"`
 	MinInSync     int32 `json:",omitempty"`
 	Incarnation   int64 `json:",omitempty"`
+	// Torn says that the broker may lack the end of what it had acknowledged in its former life.
+	Torn bool `json:",omitempty"`
 }
 
 func (c *Register) apply(s *State) Result {
@@ -207,11 +223,15 @@ func (c *Register) apply(s *State) Result {
 	}
 	g = g.clone()
 	g.Replicas[c.ID] = next
-	if c.ID == g.Master && next.MinInSync != r.MinInSync {
+	switch {
+	case c.ID != g.Master || bugs.ResumeEpoch:
+	case r.Incarnation != 0 && next.Incarnation != r.Incarnation:
+		g.dismiss() // it has started again, and may lack what it had confirmed: whoever has the longest log is to be elected
+	case next.MinInSync != r.MinInSync:
 		g.Eligible = nil // the master may have confirmed without them
 	}
-	if c.ID == g.Master && r.Incarnation != 0 && next.Incarnation != r.Incarnation {
-		g.dismiss() // it has started again, and may lack what it had confirmed: whoever has the longest log is to be elected
+	if c.Torn && !bugs.TrustTorn && next.Incarnation != r.Incarnation {
+		g.distrust(c.ID)
 	}
 	return s.publish(g)
 }

@@ -414,3 +414,50 @@ func TestSnapshotRestoresEverything(t *testing.T) {
 		t.Error("equal states have different snapshots")
 	}
 }
+
+// TestTorn: who has lost with the power what it had acknowledged is not elected before it has it again.
+func TestTorn(t *testing.T) {
+	s := three(t)
+	inheriting(t, s, 2)
+	again := func(id, life int64, torn bool) *Group {
+		t.Helper()
+		return mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: id, Addr: s.Group(testGroup).Replicas[id].Addr, Inherits: true, MinInSync: 2,
+			Incarnation: life, Torn: torn}).Group
+	}
+	for id := int64(1); id <= 3; id++ {
+		again(id, 10, false)
+	}
+	if g := again(2, 10, true); !slices.Equal(g.SyncStateSet, []int64{1, 2, 3}) {
+		t.Errorf("set %v: a broker that registers twice in one life has not lost anything meanwhile", g.SyncStateSet)
+	}
+	if g := again(2, 11, true); !slices.Equal(g.SyncStateSet, []int64{1, 3}) || g.SyncStateSetEpoch != 3 || g.Master != 1 {
+		t.Errorf("%+v: 2 is still in sync", g)
+	}
+	if g := again(1, 11, true); !slices.Equal(g.SyncStateSet, []int64{3}) || g.Master != noMaster || g.Eligible != nil {
+		t.Errorf("%+v: the master that was torn is trusted", g)
+	}
+	if res := s.Apply(byBroker(1, 1, 2)); res.Err == nil {
+		t.Error("one was elected that may lack what was acknowledged")
+	}
+	if g := again(3, 11, true); !slices.Equal(g.SyncStateSet, []int64{3}) {
+		t.Errorf("%+v: somebody must be left", g)
+	}
+}
+
+// TestRestartedMasterPromisesLess: a broker that starts does not know yet how many replicas there are. What its former life has promised holds
+// for what that has confirmed.
+func TestRestartedMasterPromisesLess(t *testing.T) {
+	s := three(t)
+	for id, r := range s.Group(testGroup).Replicas {
+		mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: id, Addr: r.Addr, Inherits: true, MinInSync: 2, Incarnation: 10})
+	}
+	mustApply(t, s, &AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: 1, SyncStateSetEpoch: 2, SyncStateSet: []int64{1}, Alive: []int64{1, 2, 3}})
+	addr := s.Group(testGroup).Replicas[1].Addr
+	g := mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: 1, Addr: addr, Inherits: true, MinInSync: 1, Incarnation: 11, Torn: true}).Group
+	if g.Master != noMaster || len(g.SyncStateSet) != 0 || !slices.Equal(g.Eligible, []int64{2, 3}) {
+		t.Errorf("%+v: 2 and 3 have all that was confirmed, and 1 may not", g)
+	}
+	if g := mustApply(t, s, byBroker(1, 1, 3)).Group; g.Master != 3 {
+		t.Errorf("master %d", g.Master)
+	}
+}

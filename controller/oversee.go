@@ -2,17 +2,17 @@ package controller
 
 import "time"
 
-// plan returns the elections that are due: those of groups whose master is gone, if a replica could take over or if the loss
+// Plan returns the elections that are due: those of groups whose master is gone, if a replica could take over or if the loss
 // is not recorded yet. It looks at what is and not at what has happened, so nothing that was missed or failed stays undone.
 // A group that never had a master waits for its brokers to ask.
-func plan(s *State, l *Liveness, now time.Time, unclean bool) []*Elect {
+func Plan(s *State, l *Liveness, now time.Time, unclean bool) []*Elect {
 	var out []*Elect
 	for _, name := range s.Names() {
 		g := s.Group(name)
 		if g.MasterEpoch == 0 || g.Master != noMaster && !l.Dead(Broker{name, g.Master}, now) {
 			continue
 		}
-		e := ballot(g, l, now)
+		e := Ballot(g, l, now)
 		e.Trigger, e.MasterEpoch, e.Unclean, e.Reason = ByController, g.MasterEpoch, unclean, "there is no master"
 		if g.Master != noMaster {
 			e.Reason = l.Why(Broker{name, g.Master}, now)
@@ -24,8 +24,8 @@ func plan(s *State, l *Liveness, now time.Time, unclean bool) []*Elect {
 	return out
 }
 
-// ballot returns an election of the group with what is known of its replicas.
-func ballot(g *Group, l *Liveness, now time.Time) *Elect {
+// Ballot returns an election of the group with what is known of its replicas.
+func Ballot(g *Group, l *Liveness, now time.Time) *Elect {
 	e := &Elect{Cluster: g.Cluster, Name: g.Name, Alive: map[int64]Vitals{}}
 	for id := range g.Replicas {
 		b := Broker{g.Name, id}
@@ -38,8 +38,8 @@ func ballot(g *Group, l *Liveness, now time.Time) *Elect {
 	return e
 }
 
-// living returns the replicas of a group that are not known to be dead.
-func living(g *Group, l *Liveness, now time.Time) (ids []int64) {
+// Living returns the replicas of a group that are not known to be dead.
+func Living(g *Group, l *Liveness, now time.Time) (ids []int64) {
 	if g == nil {
 		return nil
 	}

@@ -40,19 +40,19 @@ func TestPlan(t *testing.T) {
 			for _, id := range tc.alive {
 				b.beat(id, "c")
 			}
-			due := plan(s, b.Liveness, b.now, false)
+			due := Plan(s, b.Liveness, b.now, false)
 			if len(due) != tc.want {
 				t.Fatalf("%d elections are due, want %d", len(due), tc.want)
 			}
 			for range 3 { // whatever is due is due until it is done
-				if again := plan(s, b.Liveness, b.now, false); len(again) != tc.want {
+				if again := Plan(s, b.Liveness, b.now, false); len(again) != tc.want {
 					t.Errorf("%d elections are due when asked again", len(again))
 				}
 			}
 			for _, e := range due {
 				s.Apply(e)
 			}
-			if left := plan(s, b.Liveness, b.now, false); len(left) != 0 {
+			if left := Plan(s, b.Liveness, b.now, false); len(left) != 0 {
 				t.Errorf("still due after the election: %+v", left[0])
 			}
 		})
@@ -63,13 +63,13 @@ func TestPlan(t *testing.T) {
 func TestPlanWaitsForTheUnheard(t *testing.T) {
 	s, b := three(t), newBench(t)
 	b.beat(2, "c")
-	if due := plan(s, b.Liveness, b.now, false); len(due) != 0 {
+	if due := Plan(s, b.Liveness, b.now, false); len(due) != 0 {
 		t.Errorf("the master was given no time: %+v", due[0])
 	}
 	for end := b.now.Add(defaultTimeout); b.now.Before(end); b.pass(time.Second) {
 		b.beat(2, "c")
 	}
-	if due := plan(s, b.Liveness, b.now, false); len(due) != 1 {
+	if due := Plan(s, b.Liveness, b.now, false); len(due) != 1 {
 		t.Errorf("%d elections are due", len(due))
 	}
 }
@@ -79,7 +79,7 @@ func TestBallotKnowsEpochsOfTheDead(t *testing.T) {
 	b.Step(&Heartbeat{Broker: broker(1), Vitals: &Vitals{Epoch: 9}, Timeout: time.Second}, b.now)
 	b.pass(2 * time.Second)
 	b.beat(2, "c")
-	due := plan(s, b.Liveness, b.now, false)
+	due := Plan(s, b.Liveness, b.now, false)
 	if len(due) != 1 {
 		t.Fatalf("%d elections are due", len(due))
 	}

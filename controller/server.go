@@ -306,7 +306,7 @@ func (s *Server) elect(now time.Time) {
 	s.node.view(func(st *State) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, e := range plan(st, s.table, now, s.cfg.Load().EnableElectUncleanMaster) {
+		for _, e := range Plan(st, s.table, now, s.cfg.Load().EnableElectUncleanMaster) {
 			if !s.electing[e.Name] {
 				s.electing[e.Name] = true
 				due = append(due, e)
@@ -349,7 +349,7 @@ func (s *Server) tell(g *Group) {
 		return
 	}
 	s.mu.Lock()
-	ids := living(g, s.table, s.clock.Now())
+	ids := Living(g, s.table, s.clock.Now())
 	s.mu.Unlock()
 	for _, id := range ids {
 		s.notify.tell(g.Replicas[id].Addr, g)

@@ -10,8 +10,8 @@ import (
 	"github.com/castor-mq/castor/internal/vfs"
 )
 
-// checkpoint says from where the next start has to read the log. It lies in two slots of one file that are written in turn, each
-// with a checksum, so that a torn write leaves the other.
+// checkpoint says from where the next start has to read the log. It lies in one of two slots of a file, each with a checksum. One of them is
+// always durable and whole: what is written goes to the other, and takes its place once it is synced.
 //
 // soft holds after the death of this process: what was handed to the kernel. hard and durable hold after a power loss: what was
 // synced. Which of them counts is told by boot, the kernel's id of this boot of the machine. The index keeps its own offset.
@@ -25,8 +25,12 @@ type checkpoint struct {
 	importing bool  // a Java store is being taken over
 	grouped   bool  // written by a member of a group: what is above soft need not be confirmed
 	wiping    bool  // everything is being dropped: see Store.Reset
+	lazy      bool  // what was confirmed need not have been synced here
+	torn      bool  // see Store.Torn
 	joining   bool  // the state is ahead of the log: see Store.Install
 	boot      string
+
+	slot int64 // that it was read from, or synced to
 }
 
 const (
@@ -39,6 +43,8 @@ const (
 	flagImporting   = 2
 	flagGrouped     = 4
 	flagWiping      = 8
+	flagLazy        = 32
+	flagTorn        = 64
 	flagJoining     = 16
 )
 
@@ -52,7 +58,7 @@ func (c *checkpoint) encode() []byte {
 		b = be.AppendUint64(b, v)
 	}
 	flags := byte(0)
-	for flag, set := range map[byte]bool{flagClean: c.clean, flagImporting: c.importing, flagGrouped: c.grouped, flagWiping: c.wiping, flagJoining: c.joining} {
+	for flag, set := range map[byte]bool{flagClean: c.clean, flagImporting: c.importing, flagGrouped: c.grouped, flagWiping: c.wiping, flagLazy: c.lazy, flagTorn: c.torn, flagJoining: c.joining} {
 		if set {
 			flags |= flag
 		}
@@ -76,7 +82,7 @@ func (c *checkpoint) decode(b []byte) bool {
 	flags := b[checkpointFixed-2]
 	*c = checkpoint{seq: uint64(field(0)), soft: field(1), hard: field(2), durable: field(3), storeTime: field(4),
 		clean: flags&flagClean != 0, importing: flags&flagImporting != 0, grouped: flags&flagGrouped != 0, wiping: flags&flagWiping != 0,
-		joining: flags&flagJoining != 0, boot: string(b[checkpointFixed:n])}
+		lazy: flags&flagLazy != 0, torn: flags&flagTorn != 0, joining: flags&flagJoining != 0, boot: string(b[checkpointFixed:n])}
 	return true
 }
 
@@ -90,11 +96,13 @@ func readCheckpoint(fsys vfs.FS, path string) (best checkpoint, err error) {
 		return best, err
 	}
 	found := false
-	for ; len(b) >= checkpointSlot; b = b[checkpointSlot:] {
+	for slot := int64(0); len(b) >= checkpointSlot; slot++ {
 		var c checkpoint
 		if c.decode(b) && (!found || c.seq > best.seq) {
 			best, found = c, true
+			best.slot = slot
 		}
+		b = b[checkpointSlot:]
 	}
 	if !found {
 		return best, errNoCheckpoint
@@ -102,7 +110,16 @@ func readCheckpoint(fsys vfs.FS, path string) (best checkpoint, err error) {
 	return best, nil
 }
 
-// writeCheckpoint writes c into the slot whose turn it is.
+// keepCheckpoint makes durable what readCheckpoint has read: the process may have died before that was.
+func (s *Store) keepCheckpoint() error {
+	f, err := s.fs.Open(s.Dir(checkpointFile))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.SyncData(), f.Close())
+}
+
+// writeCheckpoint writes c into the slot that need not stay.
 func (s *Store) writeCheckpoint(c checkpoint, sync bool) error {
 	path := s.Dir(checkpointFile)
 	f, err := s.fs.Open(path)
@@ -115,10 +132,14 @@ func (s *Store) writeCheckpoint(c checkpoint, sync bool) error {
 	if err != nil {
 		return err
 	}
+	c.lazy = c.lazy || !s.live.Load().syncFlush
 	c.seq = s.checkpoint.seq + 1
-	_, err = f.WriteAt(c.encode(), int64(c.seq%2)*checkpointSlot)
+	slot := 1 - s.checkpoint.slot
+	c.slot = s.checkpoint.slot
+	_, err = f.WriteAt(c.encode(), slot*checkpointSlot)
 	if err == nil && sync {
 		err = f.SyncData()
+		c.slot = slot
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		s.checkpoint = c

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func checkpointFS(t testing.TB, b []byte) vfs.FS {
 
 func TestCheckpointSlots(t *testing.T) {
 	older := checkpoint{seq: 4, soft: 1, hard: 2, durable: -1, storeTime: 5, clean: true, boot: "a"}
-	newer := checkpoint{seq: 5, soft: 1 << 40, hard: 7, durable: 9, importing: true, boot: strings.Repeat("b", 255)}
+	newer := checkpoint{seq: 5, soft: 1 << 40, hard: 7, durable: 9, importing: true, lazy: true, torn: true, boot: strings.Repeat("b", 255), slot: 1}
 	two := append(older.encode(), newer.encode()...)
 	if got, err := readCheckpoint(checkpointFS(t, two), "/cp"); err != nil || !reflect.DeepEqual(got, newer) {
 		t.Fatalf("%+v %v", got, err)
@@ -52,4 +53,26 @@ func FuzzCheckpoint(f *testing.F) {
 			t.Fatalf("%+v became %+v", c, again)
 		}
 	})
+}
+
+// TestOneSlotIsAlwaysDurable: checkpoints that are not synced never take the place of the last that was, however many are written, and
+// whatever the power leaves of them.
+func TestOneSlotIsAlwaysDurable(t *testing.T) {
+	n := newNode(t, &confirm{})
+	defer func() {
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	for i := range 5 {
+		if err := n.save(i == 2); err != nil {
+			t.Fatal(err)
+		}
+		for seed := range uint64(50) {
+			after := n.fs.CrashClone(rand.New(rand.NewPCG(seed, uint64(i))), vfs.CrashTear)
+			if c, err := readCheckpoint(after, n.Dir(checkpointFile)); err != nil || !c.grouped {
+				t.Fatalf("after %d saves, seed %d: %+v, %v", i+1, seed, c, err)
+			}
+		}
+	}
 }

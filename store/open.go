@@ -89,6 +89,11 @@ func (s *Store) recover() error {
 		return err
 	}
 	s.checkpoint = cp
+	if !fresh {
+		if err := s.keepCheckpoint(); err != nil {
+			return err
+		}
+	}
 	if cp.wiping {
 		if err := s.finishWipe(); err != nil {
 			return err
@@ -102,6 +107,7 @@ func (s *Store) recover() error {
 		return err
 	}
 	plan := s.plan(cp, fresh || cp.importing)
+	s.checkpoint.torn = cp.torn || !fresh && plan.powerLoss && cp.lazy
 	if err := s.markOpen(plan, java != nil && (fresh || cp.importing)); err != nil {
 		return err
 	}
@@ -134,6 +140,12 @@ func (s *Store) recover() error {
 	}
 	if err := s.join(); err != nil {
 		return err
+	}
+	if c := s.checkpoint; c.boot == "" { // what the power loss has left is put right: from here on only another one is one
+		c.boot = bootID(s.fs)
+		if err := s.writeCheckpoint(c, true); err != nil {
+			return err
+		}
 	}
 	s.log.Info("store open", zap.String("root", s.cfg.Root), zap.Int64("logMin", s.Log.Min()), zap.Int64("logEnd", s.Log.End()),
 		zap.Int64("bytesRead", read), zap.Duration("took", s.clk.Now().Sub(start)))
@@ -206,7 +218,7 @@ func (s *Store) markOpen(plan recoveryPlan, importing bool) error {
 		return err
 	}
 	c := s.checkpoint
-	c.clean, c.importing, c.boot = false, importing, ""
+	c.clean, c.importing, c.boot, c.lazy = false, importing, "", false
 	if !plan.powerLoss { // otherwise this boot starts when what the last one left has been put right
 		c.boot = bootID(s.fs)
 	}

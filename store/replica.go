@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/castor-mq/castor/internal/bugs"
 	"github.com/castor-mq/castor/message"
 	"github.com/castor-mq/castor/store/commitlog"
 	"github.com/castor-mq/castor/store/state"
@@ -54,6 +55,9 @@ func (s *Store) Promote() error {
 // recount sets Next of every queue to what it was on the master whose log this is. Nothing is appended meanwhile.
 func (s *Store) recount() error {
 	s.Queues.Recount()
+	if bugs.ReuseQueueOffsets {
+		return nil
+	}
 	end := s.Log.End()
 	at, err := s.Log.Scan(s.Dispatched(), end, s.count)
 	if err == nil && at != end {
@@ -92,7 +96,9 @@ func (s *Store) Demote(err error) {
 	_ = s.Log.Write()
 	s.exclusive(func() {
 		s.waiters.release(s.Dispatched())
-		s.waiters.dismiss(err)
+		if !bugs.KeepWaiters {
+			s.waiters.dismiss(err)
+		}
 	})
 	s.Log.SetMode(commitlog.TakesRaw, err)
 }
@@ -150,7 +156,7 @@ func (s *Store) Reset(base int64) error {
 
 // startOver drops everything and puts in what fill brings: queues, and the state as of the offset that it returns. The log goes on at base.
 func (s *Store) startOver(base int64, fill func() (applied int64, err error)) error {
-	if err := s.writeCheckpoint(checkpoint{seq: s.checkpoint.seq, durable: -1, grouped: true, wiping: true}, true); err != nil {
+	if err := s.writeCheckpoint(checkpoint{seq: s.checkpoint.seq, durable: -1, grouped: true, wiping: true, torn: s.checkpoint.torn}, true); err != nil {
 		return err
 	}
 	err := s.wipe(base)
@@ -161,7 +167,7 @@ func (s *Store) startOver(base int64, fill func() (applied int64, err error)) er
 	if err == nil {
 		s.reached(base)
 		s.joins.Store(applied)
-		err = s.writeCheckpoint(checkpoint{seq: s.checkpoint.seq, soft: base, hard: base, durable: base, grouped: true, joining: applied > base, boot: bootID(s.fs)}, true)
+		err = s.writeCheckpoint(checkpoint{seq: s.checkpoint.seq, soft: base, hard: base, durable: base, grouped: true, joining: applied > base, torn: s.checkpoint.torn, boot: bootID(s.fs)}, true)
 	}
 	if err != nil {
 		err = fmt.Errorf("start the store over: %w", err)
@@ -200,7 +206,7 @@ func (s *Store) finishWipe() error {
 // confirmedBefore is up to where the log, which ends at end, is known to be confirmed. What a store without a group has written counts,
 // and what Java has.
 func (s *Store) confirmedBefore(cp checkpoint, java bool, end int64) int64 {
-	if !s.cfg.Replicated || !cp.grouped || java {
+	if !s.cfg.Replicated || !cp.grouped || java || bugs.RecoverAll {
 		return end
 	}
 	return min(end, max(s.Log.Min(), cp.soft, s.State.Applied()))

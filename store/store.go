@@ -52,6 +52,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/castor-mq/castor/internal/bugs"
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/lifecycle"
 	"github.com/castor-mq/castor/internal/vfs"
@@ -194,6 +195,26 @@ func (s *Store) Stats() *Stats { return &s.stats }
 
 // SetArrivals says who is told of arriving messages. Call it before Run.
 func (s *Store) SetArrivals(a Arrivals) { s.arrivals = a }
+
+// Torn tells whether the power may have failed before all was synced that this store had confirmed, or acknowledged to a master: it may have
+// begun without the end of its log. That holds, over restarts, until Mended.
+func (s *Store) Torn() bool {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	return s.checkpoint.torn
+}
+
+// Mended notes, durably, that nobody relies any more on what this store may lack.
+func (s *Store) Mended() error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	c := s.checkpoint
+	if !c.torn {
+		return nil
+	}
+	c.torn = false
+	return s.writeCheckpoint(c, true)
+}
 
 // BootTime is when the store was opened.
 func (s *Store) BootTime() time.Time { return s.bootTime }
@@ -360,7 +381,14 @@ func (s *Store) advanceOnce() {
 		s.sync()
 	}
 	written := s.Log.End()
-	if to := min(written, s.gate(written, s.Log.Flushed())); to > s.dispatched.Load() && s.broken.Load() == nil { // S1, S2
+	to := min(written, s.gate(written, s.Log.Flushed()))
+	if bugs.DispatchAll {
+		to = written
+	}
+	if bugs.ConfirmBack && to >= 0 {
+		s.confirmed.Store(to)
+	}
+	if to > s.dispatched.Load() && s.broken.Load() == nil { // S1, S2
 		s.confirmed.Store(to)
 		if err := s.dispatchTo(to); err != nil {
 			s.fail(err)

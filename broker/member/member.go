@@ -42,7 +42,11 @@ type Config struct {
 	Controllers  func() []string // controllerAddr, host:port each
 	// MinInSync is the smallest SyncStateSet with which this broker, as a master, confirms or acknowledges anything, from 1 on; 0:
 	// it makes no such promise. See Member.MinInSync.
-	MinInSync        func() int32
+	MinInSync func() int32
+	// Torn tells whether this broker may lack the end of what it had acknowledged in a former life (Store.Torn). Registered is called when the
+	// controllers know. Both may be nil.
+	Torn             func() bool
+	Registered       func()
 	Priority         func() int32  // brokerElectionPriority
 	HeartbeatPeriod  time.Duration // 0: 200 ms
 	HeartbeatTimeout time.Duration // controllerHeartBeatTimeoutMills: the silence after which the controllers take the broker for dead
@@ -96,6 +100,7 @@ type Member struct {
 	id         atomic.Int64
 	promised   atomic.Int32 // minInSyncReplicas that the controllers may believe in
 	registered atomic.Bool
+	asked      atomic.Bool // who is master, in this life
 	unknown    atomic.Bool // the leader does not know this broker
 	odd        atomic.Bool // the controllers have lost data, and that was logged
 
@@ -167,7 +172,7 @@ func (m *Member) MinInSync() int32 { return m.promised.Load() }
 // controllers are asked in any case when it holds something new. It does not block.
 func (m *Member) Notified(epoch, setEpoch int32, master int64, masterAddr string, set []int64) {
 	r, err := newRole(epoch, setEpoch, master, masterAddr, set)
-	if err != nil || m.ID() == 0 {
+	if err != nil || !m.asked.Load() { // until then it can be of a former life
 		return
 	}
 	known := m.known()

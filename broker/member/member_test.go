@@ -246,6 +246,11 @@ func TestNotifications(t *testing.T) {
 		t.Error("believed before the broker has an id")
 	}
 	m.id.Store(1)
+	m.Notified(5, 5, 1, "a:1", set)
+	if m.known().Epoch != 0 {
+		t.Error("believed before this life has asked: it can be the mastership of the former one")
+	}
+	m.asked.Store(true)
 	for _, tc := range []struct {
 		name            string
 		epoch, setEpoch int32

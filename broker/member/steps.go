@@ -137,6 +137,7 @@ type registration struct {
 	header.RegisterBrokerToControllerRequest
 	minInSync int32
 	life      int64
+	torn      bool
 }
 
 // AppendFields implements header.Appender.
@@ -144,6 +145,9 @@ func (h *registration) AppendFields(w *header.Writer) {
 	h.RegisterBrokerToControllerRequest.AppendFields(w)
 	w.Bool("inheritsSyncStateSet", true)
 	w.Int("incarnation", h.life)
+	if h.torn {
+		w.Bool("torn", true)
+	}
 	if h.minInSync > 0 {
 		w.Int("minInSyncReplicas", int64(h.minInSync))
 	}
@@ -152,11 +156,15 @@ func (h *registration) AppendFields(w *header.Writer) {
 func (m *Member) register(ctx context.Context) answer {
 	least := m.cfg.MinInSync()
 	m.promised.Store(max(least, m.promised.Load())) // the answer may be lost
+	torn := m.cfg.Torn != nil && m.cfg.Torn()
 	_, a := m.request(ctx, code.ControllerRegisterBroker, &registration{header.RegisterBrokerToControllerRequest{ClusterName: m.cfg.Cluster,
-		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life})
+		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life, torn})
 	if a.err == nil && a.code == code.Success {
 		m.promised.Store(least)
 		m.registered.Store(true)
+		if m.cfg.Registered != nil {
+			m.cfg.Registered()
+		}
 	}
 	return a
 }
@@ -205,5 +213,6 @@ func (m *Member) present(ctx context.Context) (Role, error) {
 			zap.Int32("knownEpoch", before.Epoch), zap.Int32("epochInLog", logged))
 	}
 	m.offer(role)
+	m.asked.Store(true)
 	return role, nil
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/castor-mq/castor/internal/bugs"
 )
 
 // Limits of a master's patience.
@@ -42,6 +44,7 @@ type Leader struct {
 
 	set      []int64 // committed, sorted, with self
 	setEpoch int32
+	newest   int32   // epoch of a set that somebody knows: while ours is older nothing is confirmed
 	proposed []int64 // nil if nothing is
 	sent     bool    // the proposal is with the controllers: it may be committed
 	unsure   time.Time
@@ -96,8 +99,23 @@ func (l *Leader) Committed(set []int64, setEpoch int32) {
 	l.proposed, l.sent, l.unsure = nil, false, time.Time{}
 }
 
+// Newer tells that somebody knows a set of that epoch. The controllers have taken somebody out: who has started again and may have lost what he
+// had acknowledged, or whom an operator has removed. Newer reports whether that is news.
+func (l *Leader) Newer(setEpoch int32) bool {
+	if setEpoch <= max(l.setEpoch, l.newest) {
+		return false
+	}
+	l.newest = setEpoch
+	return true
+}
+
 // Unanswered tells that nobody knows what has become of the proposal. It may still be committed, so it counts.
-func (l *Leader) Unanswered(now time.Time) { l.unsure = now.Add(settle) }
+func (l *Leader) Unanswered(now time.Time) {
+	l.unsure = now.Add(settle)
+	if bugs.ForgetUnanswered {
+		l.proposed, l.sent = nil, false
+	}
+}
 
 // Refused tells that the controllers have not taken the proposal. One that was sent before, and not answered, may still arrive.
 func (l *Leader) Refused(now time.Time) {
@@ -157,14 +175,21 @@ func (l *Leader) Watermark() int64 {
 		return l.some()
 	}
 	low := int64(math.MaxInt64)
-	for _, ids := range [2][]int64{l.set, l.proposed} {
+	for i, ids := range [2][]int64{l.set, l.proposed} {
 		for _, id := range ids {
-			if id == l.Self {
+			if id == l.Self || bugs.SkipUnion && i > 0 {
 				continue
 			}
 			p := l.peers[id]
+			if bugs.SkipAbsent && p == nil || bugs.CountUnknown && p != nil && p.acked == Unknown {
+				continue
+			}
 			if p == nil || p.acked == Unknown {
 				return Unknown
+			}
+			if bugs.MaxWatermark && low != math.MaxInt64 {
+				low = max(low, p.acked)
+				continue
 			}
 			low = min(low, p.acked)
 		}
@@ -188,8 +213,10 @@ func (l *Leader) some() int64 {
 	return acked[len(acked)-n]
 }
 
-// Enough tells whether the set is as large as it must be.
-func (l *Leader) Enough() bool { return len(l.set) >= l.MinInSync }
+// Enough tells whether the set is as large as it must be, and not known to be out of date.
+func (l *Leader) Enough() bool {
+	return l.setEpoch >= l.newest && (len(l.set) >= l.MinInSync || bugs.IgnoreMinInSync)
+}
 
 // Able tells whether what comes now can be expected to be confirmed soon, as of the last Tick.
 func (l *Leader) Able(now time.Time) bool {
@@ -227,6 +254,9 @@ func (l *Leader) Tick(end int64, now time.Time) []int64 {
 	}
 	if len(keep) < len(l.set) {
 		l.proposed, l.sent = keep, true
+		if bugs.ShrinkEarly {
+			l.set = keep
+		}
 		return keep
 	}
 	switch {
@@ -254,7 +284,7 @@ func (l *Leader) Calm(end int64) bool {
 // entered tells whether all that are proposed have reached the barrier.
 func (l *Leader) entered() bool {
 	for _, id := range l.proposed {
-		if id != l.Self && l.peer(id).acked < l.barrier {
+		if id != l.Self && l.peer(id).acked < l.barrier && !bugs.NoBarrier {
 			return false
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/castor-mq/castor/internal/bugs"
 	"github.com/castor-mq/castor/internal/lifecycle"
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/store"
@@ -49,6 +50,8 @@ type Config struct {
 	GiveWay        func()       // has the present thread leave the processors to all others that want them
 	MaxRate        func() int64 // bytes per second to a replica that is far behind; 0: as fast as it goes
 
+	// Dial connects to a replication port; nil: over TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// HAAddr asks a broker for the address of its replication port.
 	HAAddr func(ctx context.Context, addr string) (string, error)
 	// AlterSyncStateSet asks the controllers for another set. An error that wraps ErrRefused says that it was not, and will not be
@@ -94,8 +97,9 @@ type Node struct {
 	asking   bool                 // the controllers are being asked for another set
 	former   int32                // the newest epoch that was known when the process started
 
-	leaving chan struct{} // closed when this broker is about to stop
-	left    chan struct{} // closed when its master has let it go
+	leaving  chan struct{} // closed when this broker is about to stop
+	left     chan struct{} // closed when its master has let it go
+	leftOnce sync.Once
 
 	// of the goroutine that changes roles
 	following context.CancelFunc
@@ -105,6 +109,11 @@ type Node struct {
 
 // New reads the epoch file and takes over the store's confirm offset. The store must have been opened as replicated.
 func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, error) {
+	if cfg.Dial == nil {
+		cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}
+	}
 	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, pause: retryOdd, holders: map[*source]struct{}{},
 		changed: make(chan struct{}, 1), alert: make(chan struct{}, 1), leaving: make(chan struct{}), left: make(chan struct{})}
 	n.sources.Store(&[]*source{})
@@ -119,7 +128,13 @@ func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, erro
 	}
 	n.former = n.epochs.Last()
 	// A power loss may have taken the end of the log and left the epoch that began there.
-	n.epochs = n.epochs.Cut(st.Log.End()).Drop(st.Log.Min())
+	used := n.epochs.Cut(st.Log.End())
+	if len(used) < len(n.epochs) { // also in the file: when the log is longer again, its bytes there are of another epoch
+		if err := n.saveEpochs(used); err != nil {
+			return nil, err
+		}
+	}
+	n.epochs = used.Drop(st.Log.Min())
 	if err := fsys.RemoveAll(n.snapshots()); err != nil {
 		return nil, err
 	}
@@ -135,7 +150,7 @@ func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, erro
 // gate is the confirm offset: what this broker and all others that must have it have.
 func (n *Node) gate(written, flushed int64) int64 {
 	own := written
-	if n.cfg.SyncFlush() {
+	if n.cfg.SyncFlush() && !bugs.UnflushedGate {
 		own = flushed
 	}
 	return min(own, n.watermark.Load())
@@ -316,7 +331,7 @@ func (n *Node) become(ctx context.Context, r Role) error {
 		}
 		n.mu.Unlock()
 		n.advance()
-	case r.Master != 0 && r.Master == n.cfg.ID() && (r.Epoch <= max(n.LastEpoch(), n.former) || n.store.Joining()):
+	case r.Master != 0 && r.Master == n.cfg.ID() && (r.Epoch <= max(n.LastEpoch(), n.former) || n.store.Joining()) && !bugs.ResumeEpoch:
 		// Of a former life, or by controllers that know too little: what is confirmed may be missing here. There will be an election.
 		n.resign(Role{Epoch: r.Epoch, SyncStateSet: r.SyncStateSet, SetEpoch: r.SetEpoch}, master)
 		n.cfg.Outdated()
@@ -341,7 +356,9 @@ func (n *Node) lead(r Role, was bool) error {
 	n.mu.Lock()
 	epochs := n.epochs.Begin(r.Epoch, end)
 	n.mu.Unlock()
-	if err := n.saveEpochs(epochs); err != nil {
+	if bugs.NoEpochFile {
+		n.epochs = epochs
+	} else if err := n.saveEpochs(epochs); err != nil {
 		return err
 	}
 	if err := n.store.Promote(); err != nil {
@@ -496,6 +513,10 @@ func (n *Node) attach(s *source, h *hello) bool {
 	if n.leader == nil || n.leader.Epoch != s.epoch {
 		return false
 	}
+	if n.leader.Newer(h.SetEpoch) {
+		n.watermark.Store(n.leader.Watermark())
+		defer n.cfg.Outdated()
+	}
 	n.sessions++
 	s.session = n.sessions
 	n.leader.Attach(h.ID, s.session, h.End, h.Learner, time.Now())
@@ -564,23 +585,32 @@ func (n *Node) acked(s *source, end int64) error {
 	return nil
 }
 
-// hello introduces our log to the master of a role.
+// hello introduces our log to the master of a role. Its end counts as acknowledged, so it must be as durable as that (I11). An epoch in which this
+// broker was master and wrote nothing is forgotten: the master's log may go on in an older one.
 func (n *Node) hello(r Role) (*hello, error) {
 	log := n.store.Log
-	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Fetch: n.void(), Epoch: r.Epoch, LastEpoch: n.LastEpoch(),
+	if err := log.Poisoned(); err != nil && !bugs.EpochsOfPoisoned {
+		return nil, err
+	}
+	if n.cfg.SyncFlush() && !bugs.HelloUnflushed {
+		if err := log.Flush(); err != nil {
+			return nil, err
+		}
+	}
+	n.mu.Lock()
+	epochs := n.epochs
+	n.mu.Unlock()
+	if used := epochs.Cut(log.End()); len(used) < len(epochs) && !bugs.KeepEmptyEpoch {
+		if err := n.saveEpochs(used); err != nil {
+			return nil, err
+		}
+	}
+	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Fetch: n.void(), Epoch: r.Epoch, SetEpoch: r.SetEpoch, LastEpoch: n.LastEpoch(),
 		Min: log.Min(), End: log.End(), SegmentSize: log.SegmentSize()}
 	size := int(min(tailBytes, h.End-h.Min))
 	sum, err := n.sumOf(h.End, size)
 	h.Tail, h.TailSum = uint32(size), sum
 	return h, err
-}
-
-// forgetEmpty drops the epochs in which this broker was master and wrote nothing: they are not in the log, and no other log has them.
-func (n *Node) forgetEmpty() {
-	end := n.store.Log.End()
-	n.mu.Lock()
-	n.epochs = n.epochs.Cut(end)
-	n.mu.Unlock()
 }
 
 // compare looks at both logs.
@@ -597,6 +627,13 @@ func (n *Node) compare(h *hello, w *welcome) logs {
 
 // cut removes what the master does not have.
 func (n *Node) cut(at, end int64, epoch int32) error {
+	if bugs.CutTooMuch {
+		n.mu.Lock()
+		epochs := n.epochs
+		n.mu.Unlock()
+		at -= at % n.store.Log.SegmentSize()
+		return errors.Join(n.store.Log.Truncate(at), n.saveEpochs(epochs.Cut(at)))
+	}
 	n.log.Warn("the end of the log is cut: the master does not have it, and it was never acknowledged", zap.Int64("from", at), zap.Int64("to", end), zap.Int32("epoch", epoch))
 	if err := n.store.Truncate(at); err != nil {
 		return err
@@ -651,7 +688,12 @@ func (n *Node) enterEpoch(d *data) error {
 	return n.saveEpochs(epochs.Begin(d.Part.Epoch, d.Part.Start))
 }
 
+// saveEpochs makes e the epochs of the log, on disk first. Of a log whose disk has failed nobody knows what is left there, so nothing is said
+// about it (I10).
 func (n *Node) saveEpochs(e Epochs) error {
+	if err := n.store.Log.Poisoned(); err != nil && !bugs.EpochsOfPoisoned {
+		return err
+	}
 	if err := n.fs.WriteFileAtomic(n.cfg.EpochFile, e.Encode()); err != nil {
 		return err
 	}

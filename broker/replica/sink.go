@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/internal/bugs"
 )
 
 // The pause before a replica connects again: the first, from which it doubles, and the longest; and another one if what went wrong will
@@ -37,7 +39,7 @@ func (k *sink) run(ctx context.Context) {
 		}
 		select {
 		case <-k.n.leaving:
-			close(k.n.left)
+			k.n.leftOnce.Do(func() { close(k.n.left) }) // there may be another master meanwhile
 			return
 		default:
 		}
@@ -81,8 +83,7 @@ func (k *sink) follow(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask the master for its replication port: %w", err)
 	}
-	var d net.Dialer
-	nc, err := d.DialContext(limited, "tcp", addr)
+	nc, err := k.n.cfg.Dial(limited, addr)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,6 @@ func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
 			return err
 		}
 	}
-	k.n.forgetEmpty()
 	var buf []byte
 	for {
 		_ = nc.SetDeadline(time.Now().Add(silence))
@@ -188,6 +188,11 @@ func (k *sink) receive(nc net.Conn, r *bufio.Reader, l *link) error {
 		var d data
 		if err := d.decode(buf); err != nil {
 			return err
+		}
+		if bugs.AckBeforeWrite {
+			a.End = d.Offset + int64(len(d.Body))
+			a.put(&out)
+			_, _ = nc.Write(out[:])
 		}
 		if d.Epoch != k.role.Epoch {
 			return errEpoch

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/castor-mq/castor/internal/bugs"
 )
 
 const (
@@ -145,6 +147,10 @@ func (w *welcome) judge(h *hello, epochs Epochs, sumOf func(end int64, n int) (u
 		return
 	}
 	w.LastEpoch, w.Offset = epochs.Floor(h.LastEpoch, w.End)
+	if bugs.NoTailCut {
+		w.Verdict, w.Offset = begin, h.End
+		return
+	}
 	if w.LastEpoch != h.LastEpoch || h.End > w.Offset {
 		w.Verdict = diverged
 		return
@@ -260,6 +266,9 @@ func (p *pieces) send() (confirm int64, err error) {
 		}
 	}
 	d.Confirm, d.Body = s.n.store.Confirmed(), frame[4+dataHead:]
+	if bugs.ConfirmAhead {
+		d.Confirm = next
+	}
 	d.putHeader(frame)
 	_ = s.nc.SetWriteDeadline(time.Now().Add(silence))
 	if _, err := s.nc.Write(frame); err != nil {

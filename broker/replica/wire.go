@@ -11,7 +11,7 @@ import (
 
 // The frames, all big-endian: length of what follows u32, kind u8, then
 //
-//	hello    magic u32, version u8, flags u8, replica i64, epoch i32, last epoch i32, min, end, segment size i64,
+//	hello    magic u32, version u8, flags u8, replica i64, epoch i32, set epoch i32, last epoch i32, min, end, segment size i64,
 //	         tail u32, sum of the tail u32, cluster, group: length u8, bytes
 //	welcome  magic u32, version u8, verdict u8, epoch i32, epoch of the answer i32, offset, min, end i64, reason: length u8, bytes
 //	data     epoch of the master i32, epoch of the bytes i32, its start i64, offset i64, confirm offset i64, CRC-32C of the
@@ -72,6 +72,7 @@ type hello struct {
 	Learner        bool
 	Fetch          bool  // its log and its state do not belong together: only a snapshot helps
 	Epoch          int32 // that it follows
+	SetEpoch       int32 // of the SyncStateSet that it knows
 	LastEpoch      int32 // in its log
 	Min, End       int64 // of its log
 	SegmentSize    int64
@@ -157,6 +158,7 @@ func (h *hello) encode() []byte {
 	b := append(be.AppendUint32([]byte{0, 0, 0, 0, kindHello}, magic), version, byte(flags))
 	b = be.AppendUint64(b, uint64(h.ID))
 	b = be.AppendUint32(b, uint32(h.Epoch))
+	b = be.AppendUint32(b, uint32(h.SetEpoch))
 	b = be.AppendUint32(b, uint32(h.LastEpoch))
 	for _, v := range []int64{h.Min, h.End, h.SegmentSize} {
 		b = be.AppendUint64(b, uint64(v))
@@ -284,7 +286,7 @@ func (h *hello) decode(b []byte) error {
 	}
 	flags := flagBits(r.u8())
 	h.Learner, h.Fetch = flags&flagLearner != 0, flags&flagFetch != 0
-	h.ID, h.Epoch, h.LastEpoch = r.i64(), r.i32(), r.i32()
+	h.ID, h.Epoch, h.SetEpoch, h.LastEpoch = r.i64(), r.i32(), r.i32(), r.i32()
 	h.Min, h.End, h.SegmentSize = r.i64(), r.i64(), r.i64()
 	h.Tail, h.TailSum = r.u32(), r.u32()
 	h.Cluster, h.Group = r.text(), r.text()

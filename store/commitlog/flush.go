@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/castor-mq/castor/internal/bugs"
 )
 
 // Flush makes everything written before the call durable. A failed sync poisons the log
@@ -27,7 +29,7 @@ func (l *Log) Flush() error {
 		if s.base+l.cfg.SegmentSize <= from || s.base >= to {
 			continue
 		}
-		if err := s.file.SyncData(); err != nil {
+		if err := s.file.SyncData(); err != nil && !bugs.IgnoreFailedSync {
 			return l.fail(fmt.Errorf("sync %s: %w", s.path, err))
 		}
 	}
@@ -49,11 +51,12 @@ func (l *Log) WantFlush() {
 
 // RunFlush syncs every interval and whenever WantFlush is called, and then calls done, which must not block, whether the sync has
 // succeeded or not. One sync serves everybody who waits for an offset below it (group commit). A changed interval counts from the
-// next sync on.
+// next sync on. After a failure the next attempt waits for the interval: done may want a flush again at once.
 func (l *Log) RunFlush(ctx context.Context, interval func() time.Duration, done func()) error {
 	present := interval()
 	tick := l.clk.NewTicker(present)
 	defer tick.Stop()
+	want := l.wantFlush
 	for {
 		if next := interval(); next != present {
 			present = next
@@ -62,10 +65,13 @@ func (l *Log) RunFlush(ctx context.Context, interval func() time.Duration, done 
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-l.wantFlush:
+		case <-want:
 		case <-tick.C:
 		}
-		_ = l.Flush() // a failure poisons the log, or is a full disk
+		want = l.wantFlush
+		if l.Flush() != nil { // it poisons the log, or is a full disk
+			want = nil
+		}
 		done()
 	}
 }

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"net/netip"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -325,5 +328,29 @@ func FuzzRecover(f *testing.F) {
 		if got, err := l.Scan(0, l.End(), func(at int64, v *message.View) error { last = at; return v.Verify(at) }); err != nil || got != l.End() || last != e[0].Phy {
 			t.Fatal(got, err, last)
 		}
+	})
+}
+
+// TestFailedFlushIsNotRepeatedAtOnce: whoever still waits wants a flush again and again.
+func TestFailedFlushIsNotRepeatedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem(clock.Real{})
+		l := open(t, fs, "/log", Recovery{})
+		fill(t, l, 1, nil)
+		fs.Inject(func(op vfs.Op, _ string, _, _ int64) error {
+			if op == vfs.OpSyncData {
+				return errors.New("injected")
+			}
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		told := 0
+		err := l.RunFlush(ctx, func() time.Duration { return time.Second }, func() { told++; l.WantFlush() })
+		if err != nil || told < 5 || told > 10 {
+			t.Errorf("%d attempts in ten intervals, %v", told, err)
+		}
+		fs.Inject(nil)
+		_ = l.Close() // it is poisoned
 	})
 }

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"fmt"
 
+	"github.com/castor-mq/castor/internal/bugs"
 	"github.com/castor-mq/castor/message"
 )
 
@@ -36,6 +37,9 @@ func (l *Log) Truncate(to int64) error {
 			if err := l.eraseAll(later); err != nil {
 				return err
 			}
+		}
+		if bugs.CutInMemory {
+			return nil
 		}
 		return t.erase()
 	})

@@ -1,0 +1,77 @@
+//go:build bugs
+
+package bugs
+
+// The bugs. At most one is set at a time.
+var (
+	SkipUnion         bool // the confirm offset does not wait for who is proposed
+	CountUnknown      bool // a member without a connection does not hold up the confirm offset
+	SkipAbsent        bool // nor does one that never had one
+	MaxWatermark      bool // the confirm offset is what the fastest member has
+	ShrinkEarly       bool // a smaller set counts before it is committed
+	NoBarrier         bool // a newcomer enters the set before it has caught up
+	ForgetUnanswered  bool // a proposal that was not answered is given up at once
+	IgnoreMinInSync   bool // a set that is too small confirms
+	ResumeEpoch       bool // a restarted master goes on in its epoch
+	ConfirmAhead      bool // a master says that what it sends is confirmed
+	UnflushedGate     bool // a master with SYNC_FLUSH confirms what is written
+	HelloUnflushed    bool // it introduces itself with what is written
+	AckBeforeWrite    bool // a replica acknowledges before it has written
+	NoEpochFile       bool // a master does not note its epoch
+	KeepEmptyEpoch    bool // an epoch in which nothing was written stays in the way
+	NoTailCut         bool // logs that part are joined as they are
+	CutTooMuch        bool // a cut goes back to where the segment begins
+	CutInMemory       bool // what is cut off stays on the disk
+	IgnoreFailedSync  bool // a failed sync counts as one
+	ReuseQueueOffsets bool // a new master counts queue offsets from what is dispatched
+	DispatchAll       bool // records are dispatched before they are confirmed
+	ConfirmBack       bool // the confirm offset follows the gate down
+	KeepWaiters       bool // those who wait stay when a master is deposed
+	RecoverAll        bool // after a restart the whole log counts as confirmed
+	StateAhead        bool // the state is written before the log below it is durable
+	TrustTorn         bool // who lost what it had acknowledged stays in the set
+	EpochsOfPoisoned  bool // a replica whose disk has failed goes on as its memory says
+	ElectAnybody      bool // every replica that lives can be elected
+	SameEpoch         bool // an election does not raise the epoch
+	AnswerUnsettled   bool // a new master serves before it has confirmed what it took over
+)
+
+// Bug is one of them.
+type Bug struct {
+	Name string
+	On   *bool
+}
+
+// All lists them.
+var All = []Bug{
+	{"SkipUnion", &SkipUnion},
+	{"CountUnknown", &CountUnknown},
+	{"SkipAbsent", &SkipAbsent},
+	{"MaxWatermark", &MaxWatermark},
+	{"ShrinkEarly", &ShrinkEarly},
+	{"NoBarrier", &NoBarrier},
+	{"ForgetUnanswered", &ForgetUnanswered},
+	{"IgnoreMinInSync", &IgnoreMinInSync},
+	{"ResumeEpoch", &ResumeEpoch},
+	{"ConfirmAhead", &ConfirmAhead},
+	{"UnflushedGate", &UnflushedGate},
+	{"HelloUnflushed", &HelloUnflushed},
+	{"AckBeforeWrite", &AckBeforeWrite},
+	{"NoEpochFile", &NoEpochFile},
+	{"KeepEmptyEpoch", &KeepEmptyEpoch},
+	{"NoTailCut", &NoTailCut},
+	{"CutTooMuch", &CutTooMuch},
+	{"CutInMemory", &CutInMemory},
+	{"IgnoreFailedSync", &IgnoreFailedSync},
+	{"ReuseQueueOffsets", &ReuseQueueOffsets},
+	{"DispatchAll", &DispatchAll},
+	{"ConfirmBack", &ConfirmBack},
+	{"KeepWaiters", &KeepWaiters},
+	{"RecoverAll", &RecoverAll},
+	{"StateAhead", &StateAhead},
+	{"TrustTorn", &TrustTorn},
+	{"EpochsOfPoisoned", &EpochsOfPoisoned},
+	{"ElectAnybody", &ElectAnybody},
+	{"SameEpoch", &SameEpoch},
+	{"AnswerUnsettled", &AnswerUnsettled},
+}
