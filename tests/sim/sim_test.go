@@ -195,9 +195,9 @@ func (w *world) live() {
 		ok = w.heal()
 	}
 	if ok {
-		before := w.acks
+		before := w.acked()
 		w.step(2 * time.Second)
-		if w.acks == before {
+		if w.acked() == before {
 			w.fail("nothing is acknowledged after the end of all faults")
 		}
 	}
@@ -213,6 +213,13 @@ func (w *world) live() {
 	w.net.change(func() { clear(w.net.cut); clear(w.net.frozen) })
 	clients.Wait()
 	time.Sleep(30 * time.Second) // whoever is left now has leaked: synctest says who
+}
+
+// acked is how many messages have been acknowledged.
+func (w *world) acked() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.acks
 }
 
 // heal ends all faults, and waits until the group is whole again.
@@ -301,6 +308,8 @@ func run(t *testing.T, seed uint64) (violation string, events []string, acks int
 		w := newWorld(t, seed, dir)
 		now.Store(w)
 		w.live()
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		violation, events, acks = w.violation, w.events, w.acks
 	})
 	return violation, events, acks
