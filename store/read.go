@@ -115,7 +115,7 @@ func (s *Store) collect(p *Plan, q *queue.Queue, lim Limits, f Filter, hot bool)
 		if errors.Is(err, vfs.ErrWouldBlock) {
 			return s.stop(p, removed, hot)
 		}
-		if errors.Is(err, queue.ErrRange) && (p.Next < q.Min() || p.Next >= q.Max()) { // expired or deleted under the read
+		if errors.Is(err, queue.ErrRange) { // expired or deleted under the read
 			return s.finish(p, true, hot)
 		}
 		if err != nil {

@@ -313,6 +313,9 @@ func (q *Queue) correctMin(logMin int64) error {
 		return nil
 	}
 	low, err := q.Search(func(u Unit) (bool, error) { return u.Phy >= logMin, nil })
+	if err != nil && q.livesAgain(life) {
+		return nil // its topic was deleted meanwhile
+	}
 	if err != nil {
 		return err
 	}

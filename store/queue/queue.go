@@ -254,11 +254,11 @@ func (q *Queue) read(offset int64, dst []Unit, readAt readAt) (int, error) {
 		return 0, q.rangeError(offset)
 	}
 	if offset < q.memBase {
-		end := q.memBase
+		end, life := q.memBase, q.life
 		q.mu.Unlock()
 		n, err := q.readFile(offset, dst[:min(int64(len(dst)), end-offset)], readAt)
-		if err != nil && (offset < q.Min() || offset >= q.Max()) { // expired, or deleted with its topic
-			err = q.rangeError(offset)
+		if q.livesAgain(life) || err != nil && (offset < q.Min() || offset >= q.Max()) { // deleted with its topic, or expired
+			return 0, q.rangeError(offset)
 		}
 		return n, err
 	}
@@ -270,6 +270,13 @@ func (q *Queue) read(offset int64, dst []Unit, readAt readAt) (int, error) {
 	}
 	q.mu.Unlock()
 	return n, nil
+}
+
+// livesAgain tells whether the queue was emptied since it had that life.
+func (q *Queue) livesAgain(life int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.life != life
 }
 
 func (q *Queue) rangeError(offset int64) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,9 @@ func TestEveryCommand(t *testing.T) {
 	c.covered()
 }
 
+// ofGroups are the commands about controllers, which this broker does not have: tests/interop/ha runs them.
+var ofGroups = []string{"getControllerMetaData", "getControllerConfig", "updateControllerConfig", "getSyncStateSet", "getBrokerEpoch", "electMaster", "cleanBrokerMetadata"}
+
 // covered checks that every command of the table has run.
 func (c *cluster) covered() {
 	c.t.Helper()
@@ -227,7 +231,7 @@ func (c *cluster) covered() {
 		c.t.Errorf("the help lists %d commands", len(list))
 	}
 	for _, m := range list {
-		if !c.ran[m[1]] {
+		if !c.ran[m[1]] && !slices.Contains(ofGroups, m[1]) {
 			c.t.Errorf("no case runs %s", m[1])
 		}
 	}

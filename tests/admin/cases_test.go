@@ -122,6 +122,7 @@ func servers(c *cluster) {
 	c.must("getBrokerConfig -b $BROKER", `(?m)^waitTimeMillsInPullQueue +=  4321$`)
 	c.must("updateBrokerConfig -c DefaultCluster -a true -k waitTimeMillsInPullQueue -v 5000", `^update broker config success, $BROKER\n$`)
 	c.refused("updateBrokerConfig -b $BROKER -k brokerConfigPath -v x", `CODE: 16 `)
+	c.must("status", `acknowledged means: one broker has the message, in memory`)
 	c.must("haStatus -b $BROKER", `(?m)^#MasterAddr\t$BROKER\n#MasterCommitLogMaxOffset\t[1-9]\d*\n#SlaveNum\t0\n`)
 	for _, command := range []string{"cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog"} {
 		c.must(command+" -b $BROKER", `^success\n$`)

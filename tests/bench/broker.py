@@ -9,6 +9,7 @@ import time
 
 import cluster
 import maven
+import quorum
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROBE_TOPIC = "castor-bench-probe"
@@ -66,6 +67,45 @@ class Broker(cluster.Cluster):
     def _broker_conf(self):
         unlike = {"messageDelayLevel", "mappedFileSizeCommitLog", "traceTopicEnable"}  # made for short tests
         return {key: value for key, value in super()._broker_conf().items() if key not in unlike}
+
+
+class Group(quorum.Quorum):
+    """A name server, three controllers and three brokers, all of one kind, as Broker is to those who measure."""
+
+    KINDS = ("namesrv", "controller", "broker")
+    SEGMENT = 256 << 20
+
+    def __init__(self, impl, directory, conf, heap):
+        super().__init__(impl, directory, 3, self.KINDS, {"mappedFileSizeCommitLog": self.SEGMENT} | conf)
+        self.heap = heap
+
+    @property
+    def namesrv(self):
+        return self.address("namesrv")
+
+    def __enter__(self):
+        try:
+            self.start("namesrv", *self.controllers)
+            self.start(*self.brokers)
+            quorum.wait("all brokers in sync", lambda: self.in_sync() == self.brokers)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def pid(self):
+        """The ids of all processes: what a message costs, it costs all of them."""
+        return ",".join(str(process.pid) for process in self.processes.values())
+
+    def _command(self, name, folder):
+        command = super()._command(name, folder)
+        if self.impl != "java" or name not in self.brokers:
+            return command
+        return ["java", f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=512m", f"-Duser.home={folder}",
+                f"-Drocketmq.home.dir={folder}", "-cp", jars(), cluster.JAVA_MAIN["broker"][0]]
 
 
 class Probe:

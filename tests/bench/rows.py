@@ -16,7 +16,10 @@ class Scenario:
     heap: str = "4g"
     warm: bool = True    # run a load first that is not measured: Java compiles its hot paths meanwhile
     once: bool = False   # one round is enough: the loads repeat by themselves
+    group: bool = False  # three brokers and three controllers, acknowledged by the whole SyncStateSet
 
+
+ALL_ACK = {"allAckInSyncStateSet": "true", "minInSyncReplicas": 2, "inSyncReplicas": 2}
 
 SCENARIOS = {
     "async": Scenario(),
@@ -24,6 +27,8 @@ SCENARIOS = {
     # The smallest heap that Java's broker works with, and no page of it touched in advance.
     "idle": Scenario(heap="256m", warm=False),
     "big": Scenario(warm=False, once=True),
+    "group": Scenario(conf=ALL_ACK, heap="1g", group=True),
+    "group-sync": Scenario(conf=ALL_ACK | {"flushDiskType": "SYNC_FLUSH"}, heap="1g", group=True),
 }
 
 
@@ -50,6 +55,9 @@ LOADS = {
     "queues": Load("async", "send --inflight 64 --queues 10000", quick=False),
     "sync-1": Load("sync", "send --inflight 1"),
     "sync-64": Load("sync", "send --inflight 64"),
+    "group-64": Load("group", "send --inflight 64"),
+    "group-1": Load("group", "send --inflight 1"),
+    "group-sync-64": Load("group-sync", "send --inflight 64", quick=False),
     "first-ack": Load("idle", step="first_ack"),
     "memory": Load("idle", step="memory"),
     "restart": Load("big", step="restart", quick=False),
@@ -108,6 +116,10 @@ ROWS = [
     _less("delivery", "delivery by long poll, p99", "ms", "p99_ms", bound=1),
     _less("catchup", "producer p99 beside a cold consumer", "ms", "p99_ms"),
     _less("catchup", "the same, against the producer alone", "times", "slowdown", name="catchup-slowdown", bound=2),
+    _rate("group-64", "three replicas, 64 in flight", 10),
+    _cpu("group-64", "three replicas, 64 in flight", 12),
+    _rate("group-1", "three replicas, 1 in flight", 7),
+    _rate("group-sync-64", "three replicas, SYNC_FLUSH on each, 64 in flight", 4),
     _less("memory", "idle memory, anonymous", "MiB", "anonymous_mib", bound=25),
     _less("first-ack", "start to first acknowledgement", "s", "seconds", bound=0.1),
     _less("restart", "restart after kill -9 over a large log", "s", "seconds", target=10),

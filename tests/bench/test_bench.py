@@ -14,7 +14,7 @@ import unittest
 import xml.etree.ElementTree as xml
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "interop" / "lib")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "interop" / "lib"), str(HERE.parent / "interop" / "controller")]
 import broker  # noqa: E402
 import report  # noqa: E402
 import rows  # noqa: E402
