@@ -155,8 +155,9 @@ func (e *Probed) step(l *Liveness, now time.Time) Asked {
 	if v == nil || !v.lost || !e.Refused {
 		return Asked{}
 	}
-	was := v.here(now)
+	was := v.here(now) || v.there(now)
 	v.refused = true
+	clear(v.reports) // what others said before: they may be gone themselves
 	return Asked{Changed: was}
 }
 

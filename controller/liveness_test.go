@@ -326,7 +326,9 @@ func TestLivenessAgainstModel(t *testing.T) {
 				old := rapid.IntRange(0, 1).Draw(t, "old")
 				l.Step(&LinkEnded{link(b, m.link-old)}, now)
 				l.Step(&Probed{b, true}, now)
-				m.gone = m.gone || old == 0 && m.link > 0
+				if m.gone = m.gone || old == 0 && m.link > 0; m.gone {
+					m.n1, m.n2 = time.Time{}, time.Time{} // said before
+				}
 			case 2:
 				from := rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "from")
 				listed := rapid.SliceOfNDistinct(rapid.Int64Range(1, 3), 0, 3, rapid.ID).Draw(t, "listed")
@@ -369,3 +371,17 @@ func TestLivenessAgainstModel(t *testing.T) {
 }
 
 func link(b Broker, n int) Link { return fmt.Sprint(b, n) }
+
+// TestReportOfBeforeTheEnd: the last words of a controller that died together with a broker do not keep the broker alive, what another
+// one says afterwards does.
+func TestReportOfBeforeTheEnd(t *testing.T) {
+	b := newBench(t)
+	b.beat(1, "link")
+	b.report("n1", 1)
+	b.Step(&LinkEnded{"link"}, b.now)
+	b.Step(&Probed{broker(1), true}, b.now)
+	b.Step(&Lead{}, b.now)
+	b.want(1, "dead")
+	b.report("n2", 1)
+	b.want(1, "alive")
+}
