@@ -363,15 +363,15 @@ func (g *replicas) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime+drainHold)
 	defer cancel()
 	t, s := g.term.Load(), g.node.Status()
+	if !s.Master {
+		g.node.Leave(ctx)
+		return
+	}
 	to := int64(0)
 	for id, acked := range s.Acked {
 		if slices.Contains(s.Role.SyncStateSet, id) && (to == 0 || acked > s.Acked[to]) {
 			to = id
 		}
-	}
-	if !s.Master {
-		g.node.Leave(ctx)
-		return
 	}
 	if to == 0 {
 		return
@@ -384,16 +384,14 @@ func (g *replicas) handOver() {
 		g.b.log.Warn("no other replica could be made master before this broker stops", zap.Int64("replica", to), zap.Error(err))
 		return
 	}
+	select {
+	case <-t.over:
+	case <-ctx.Done():
+		return
+	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	over := false
-	for !over || g.lane.Busy() > 0 {
-		select {
-		case <-t.over:
-			over = true
-		case <-ctx.Done():
-			return
-		}
+	for g.lane.Busy() > 0 {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -456,14 +454,10 @@ func (g *replicas) promised() int32 {
 
 // SetRole implements membership.Replica.
 func (g *replicas) SetRole(r membership.Role) {
-	role := roleOf(r)
+	role := replica.Role(r)
 	g.told.Store(&role)
 	g.node.SetRole(role)
 	g.b.standby.roleChanged()
-}
-
-func roleOf(r membership.Role) replica.Role {
-	return replica.Role{Epoch: r.Epoch, Master: r.Master, MasterAddr: r.MasterAddr, SyncStateSet: r.SyncStateSet, SetEpoch: r.SetEpoch, Replicas: r.Replicas}
 }
 
 // alter asks the controllers for another SyncStateSet.
@@ -472,7 +466,7 @@ func (g *replicas) alter(ctx context.Context, epoch, setEpoch int32, set []int64
 	if errors.Is(err, membership.ErrNotAlive) {
 		err = fmt.Errorf("%w: %w", replica.ErrRefused, err)
 	}
-	return roleOf(r), err
+	return replica.Role(r), err
 }
 
 // askHAAddr asks a broker for its replication port (EXCHANGE_BROKER_HA_INFO).
