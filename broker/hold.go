@@ -70,10 +70,14 @@ func (s *holds) hold(p *heldPull) bool {
 	s.queues[p.q] = append(s.queues[p.q], p)
 	s.count++
 	s.weight += p.weight
+	first := s.count == 1
 	if p.q.Max() > p.h.QueueOffset {
 		s.takeLocked(p.q, func(h *heldPull) bool { return h == p })
 	}
 	s.mu.Unlock()
+	if first {
+		s.stir()
+	}
 	s.signal()
 	return true
 }
@@ -175,18 +179,38 @@ func (s *holds) signal() {
 	s.mu.Lock()
 	some := len(s.ready) > 0
 	s.mu.Unlock()
-	if !some {
-		return
+	if some {
+		s.stir()
 	}
+}
+
+// stir wakes the goroutine of run.
+func (s *holds) stir() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
+// How often the deadlines of held pulls are looked at: while there are any, and while there are none.
+const (
+	holdTick = 50 * time.Millisecond
+	holdRest = 500 * time.Millisecond
+)
+
+func (s *holds) pace() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count == 0 {
+		return holdRest
+	}
+	return holdTick
+}
+
 // run answers pulls that have become ready and those whose time is up.
 func (s *holds) run(ctx context.Context) error {
-	tick := s.b.clk.NewTicker(50 * time.Millisecond)
+	pace := holdTick
+	tick := s.b.clk.NewTicker(pace)
 	defer tick.Stop()
 	var swept int64
 	for {
@@ -194,6 +218,10 @@ func (s *holds) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.wake:
+			if p := s.pace(); p < pace {
+				pace = p
+				tick.Reset(p)
+			}
 		case <-tick.C:
 			now := s.b.clk.NowMs()
 			sweep := now-swept >= sweepInterval.Milliseconds()
@@ -201,6 +229,8 @@ func (s *holds) run(ctx context.Context) error {
 				swept = now
 			}
 			s.expire(now, sweep)
+			pace = s.pace()
+			tick.Reset(pace)
 		}
 		s.mu.Lock()
 		ready := s.ready

@@ -23,7 +23,6 @@ import (
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
-	"github.com/castor-mq/castor/store/commitlog"
 )
 
 // replicas is this broker's place among the replicas of its name. Outside controller mode there is none: then a broker is the master of
@@ -118,17 +117,11 @@ func (g *replicas) run(ctx context.Context) error {
 
 // watchDisk ends the broker when its log can take nothing any more, so that another replica is elected at once.
 func (g *replicas) watchDisk(ctx context.Context) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if err := g.b.store.Writeable(); errors.Is(err, commitlog.ErrPoisoned) {
-			return fmt.Errorf("this broker stops, so that another replica can take over: %w", err)
-		}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-g.b.store.Log.Failed():
+		return fmt.Errorf("this broker stops, so that another replica can take over: %w", g.b.store.Log.Poisoned())
 	}
 }
 

@@ -53,6 +53,8 @@ type standbyEntry struct {
 const (
 	// standbyTick is how often topics are looked at for changes, and so how much later than under the first name they appear.
 	standbyTick = 100 * time.Millisecond
+	// standbyRest is the same for who is not chosen; he is told when the roles change.
+	standbyRest = time.Second
 	// standbyLinger is how long the name is kept for the next one.
 	standbyLinger = 2 * time.Second
 	// standbyAgain is when everything is registered once more after a change of roles: a name server may have been told by the former
@@ -152,6 +154,11 @@ func (s *standby) run(ctx context.Context) error {
 			moved = true
 		}
 		s.look(ctx, moved)
+		if s.chosen {
+			tick.Reset(standbyTick)
+		} else {
+			tick.Reset(standbyRest)
+		}
 	}
 }
 

@@ -21,6 +21,8 @@ const (
 	// raftTick is raft's unit of time; an election begins after 500–1000 ms of a leader's silence.
 	raftTick      = 50 * time.Millisecond
 	electionTicks = 10
+	// heartbeatTicks is how often a leader speaks.
+	heartbeatTicks = 2
 	// answerTicks is how long a caller waits for a quorum, as in Java (WAIT_TIMEOUT_OUT).
 	answerTicks = int(5 * time.Second / raftTick)
 	// memberTicks is the time between two looks at the quorum's own membership.
@@ -200,7 +202,7 @@ func (n *node) settle() error {
 
 func (n *node) raftConfig() *raft.Config {
 	return &raft.Config{
-		ID: n.id, ElectionTick: electionTicks, HeartbeatTick: 1, Storage: n.Store, Applied: n.applied,
+		ID: n.id, ElectionTick: electionTicks, HeartbeatTick: heartbeatTicks, Storage: n.Store, Applied: n.applied,
 		MaxSizePerMsg: maxMessage, MaxCommittedSizePerReady: maxMessage, MaxUncommittedEntriesSize: snapshotBytes, MaxInflightMsgs: 256,
 		CheckQuorum: true, PreVote: true, ReadOnlyOption: raft.ReadOnlySafe, DisableProposalForwarding: true, StepDownOnRemoval: true,
 		Logger: raftLogger{n.Log.Sugar()},

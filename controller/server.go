@@ -126,6 +126,7 @@ func (s *Server) assemble(self Member, peers []Member, port string, opts Options
 		Addr: net.JoinHostPort(cfg.BindAddress, port), Mode: s.tls.Mode(), TLS: s.tls.Server,
 		IdleTimeout: time.Duration(cfg.ServerChannelMaxIdleTimeSeconds) * time.Second,
 		SendBuffer:  int(cfg.ServerSocketSndBufSize), ReceiveBuffer: int(cfg.ServerSocketRcvBufSize),
+		Loop: "std", // a few small requests: a poller's thread would be awake for longer than they take
 	}, router, s.log)
 	return err
 }

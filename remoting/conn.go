@@ -310,3 +310,5 @@ func (c *Conn) onClosed() {
 
 // incomplete tells the reader whether a frame has begun and not ended.
 func (c *Conn) incomplete() bool { return c.partial.Load() != 0 }
+
+func (c *Conn) since() int64 { return c.active.Load() }

@@ -111,9 +111,50 @@ func (p *polled) closing() {
 	p.gate.Unlock()
 }
 
+// reader takes what arrives on a polled connection.
+type reader interface {
+	onData(b []byte) error // keeps nothing of b
+	incomplete() bool      // more of a frame is about to come
+	since() int64          // nowMs when onData was called last
+}
+
+// start has a poller read the connection for r. bad is told an error of r, closed of the end, once, after which r is not called any more. After
+// an error of start neither is.
+func (p *polled) start(r reader, bad func(error), closed func()) (err error) {
+	configurePollers()
+	if p.conn, err = netpoll.NewFDConnection(p.fd); err != nil { // has closed fd
+		p.closing()
+		return err
+	}
+	_ = p.conn.AddCloseCallback(func(netpoll.Connection) error {
+		p.closing()
+		closed()
+		return nil
+	})
+	_ = p.conn.SetOnRequest(func(context.Context, netpoll.Connection) error {
+		if err := p.onRequest(r); err != nil {
+			p.bad = true
+			bad(err)
+			p.abort()
+		}
+		return nil
+	})
+	if p.conn.IsActive() {
+		p.direct.Store(true)
+	} else {
+		_ = p.conn.Close() // the poller saw the end before there was a handler and has left the rest to us
+	}
+	return nil
+}
+
+// drop closes a connection that was not started.
+func (p *polled) drop() {
+	p.closing()
+	_ = unix.Close(p.fd)
+}
+
 // servePolled hands the connection's descriptor to netpoll and returns.
 func (s *Server) servePolled(nc *net.TCPConn) {
-	configurePollers()
 	local, remote := nc.LocalAddr(), nc.RemoteAddr()
 	fd, err := takeFD(nc)
 	if err != nil {
@@ -126,34 +167,14 @@ func (s *Server) servePolled(nc *net.TCPConn) {
 		_ = unix.Close(fd)
 		return
 	}
-	if p.conn, err = netpoll.NewFDConnection(fd); err != nil { // has closed fd
-		p.closing()
-		s.remove(c)
-		return
-	}
 	s.handler.Opened(c)
-	_ = p.conn.AddCloseCallback(func(netpoll.Connection) error {
-		p.closing()
+	if p.start(c, func(err error) { s.badStream(c, err) }, func() { s.remove(c) }) != nil {
 		s.remove(c)
-		return nil
-	})
-	_ = p.conn.SetOnRequest(func(context.Context, netpoll.Connection) error {
-		if err := p.onRequest(c); err != nil {
-			p.bad = true
-			s.badStream(c, err)
-			p.abort()
-		}
-		return nil
-	})
-	if p.conn.IsActive() {
-		p.direct.Store(true)
-	} else {
-		_ = p.conn.Close() // the poller saw the end before there was a handler and has left the rest to us
 	}
 }
 
 // onRequest serves what netpoll has read and what the socket has besides.
-func (p *polled) onRequest(c *Conn) error {
+func (p *polled) onRequest(c reader) error {
 	r := p.conn.Reader()
 	b, err := r.Next(r.Len())
 	if err != nil || p.bad {
@@ -182,7 +203,7 @@ func (p *polled) onRequest(c *Conn) error {
 		if n < len(buf) && !c.incomplete() {
 			return nil
 		}
-		if nowMs()-c.active.Load() > slowChunk {
+		if nowMs()-c.since() > slowChunk {
 			return nil
 		}
 		n, more = 0, true

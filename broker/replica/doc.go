@@ -12,6 +12,12 @@
 //	snapshot.go  how such a replica gets the master's state
 //	node.go      the driver: roles, connections, the store
 //
+// # The way of a record
+//
+// Whoever appends to the master's log sends the new bytes himself (Node.push), one frame for all replicas that are equally far. The
+// replica's poller that reads the frame appends and acknowledges it (link.take), the master's poller that reads the acknowledgement moves the
+// confirm offset and answers the producer (source.take). No goroutine changes hands on the way; each connection has one for what would block.
+//
 // # Invariants (numbers of the design document)
 //
 //	I1 what is confirmed is in the log of every member of committed ∪ proposed SyncStateSet, and the set is large enough.

@@ -82,6 +82,8 @@ type Node struct {
 	sent      atomic.Int64 // bytes to replicas
 	taken     atomic.Int64 // bytes from masters
 	link      atomic.Pointer[link]
+	cutter    cutter // push only
+	born      time.Time
 
 	wanted  atomic.Pointer[Role] // by the controllers
 	changed chan struct{}
@@ -116,6 +118,7 @@ func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, erro
 	}
 	n := &Node{cfg: cfg, fs: fsys, store: st, log: log, pause: retryOdd, holders: map[*source]struct{}{},
 		changed: make(chan struct{}, 1), alert: make(chan struct{}, 1), leaving: make(chan struct{}), left: make(chan struct{})}
+	n.born, n.cutter.n = time.Now(), n
 	n.sources.Store(&[]*source{})
 	n.watermark.Store(Unknown)
 	text, err := fsys.ReadFile(cfg.EpochFile)
@@ -143,7 +146,7 @@ func New(cfg Config, st *store.Store, fsys vfs.FS, log *zap.Logger) (*Node, erro
 	}
 	st.SetHeld(n.held)
 	st.SetGate(n.gate)
-	st.SetWritten(n.nudge)
+	st.SetWritten(n.push)
 	return n, nil
 }
 
@@ -156,12 +159,15 @@ func (n *Node) gate(written, flushed int64) int64 {
 	return min(own, n.watermark.Load())
 }
 
-// nudge says to all sources that the log has grown.
-func (n *Node) nudge() {
+// push sends to all replicas what is new in the log. It has one caller at a time, whoever has appended, and does not block.
+func (n *Node) push() {
 	for _, s := range *n.sources.Load() {
-		s.nudge()
+		s.push(&n.cutter)
 	}
 }
+
+// uptime is in ns since New.
+func (n *Node) uptime() int64 { return int64(time.Since(n.born)) }
 
 // SetRole takes a decision of the controllers. It returns at once; older decisions are ignored.
 func (n *Node) SetRole(r Role) {
@@ -208,12 +214,6 @@ type Status struct {
 	ReadTime, SentTime int64
 }
 
-// link is a connection to a master that has accepted our log.
-type link struct {
-	addr       string
-	read, sent atomic.Int64 // ms
-}
-
 // Status returns the present state.
 func (n *Node) Status() Status {
 	n.mu.Lock()
@@ -232,7 +232,7 @@ func (n *Node) Status() Status {
 		}
 		s.Addrs, s.Behind = map[int64]string{}, n.leader.Behind(n.store.Log.End(), time.Now())
 		for _, c := range *n.sources.Load() {
-			s.Addrs[c.id] = c.nc.RemoteAddr().String()
+			s.Addrs[c.id] = c.addr
 		}
 	}
 	return s
@@ -261,10 +261,11 @@ func (n *Node) LastEpoch() int32 {
 	return n.epochs.Last()
 }
 
-// How often a master looks after its set: while somebody is missing or behind, and while all is well.
+// How often a master looks after its set: while somebody is missing or behind, and while all is well; and how often a replica, which has none.
 const (
 	busyTick = 10 * time.Millisecond
 	calmTick = 100 * time.Millisecond
+	idleTick = time.Second
 )
 
 // Run takes up roles and serves replicas until ctx ends. What is not confirmed then stays so.
@@ -383,7 +384,7 @@ func (n *Node) resign(r Role, was bool) {
 	n.mu.Unlock()
 	n.store.Demote(store.ErrNotMaster)
 	for _, s := range *n.sources.Load() {
-		_ = s.nc.Close()
+		s.close()
 	}
 	if was {
 		n.log.Warn("this broker is no longer master of its epoch", zap.Int32("epoch", r.Epoch), zap.Int64("master", r.Master), zap.Int64("offset", n.store.Log.End()), zap.Int64("confirmed", n.store.Confirmed()))
@@ -431,7 +432,10 @@ func (n *Node) watch(ctx context.Context) error {
 func (n *Node) pace() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.leader == nil || n.leader.Calm(n.store.Log.End()) {
+	switch {
+	case n.leader == nil:
+		return idleTick
+	case n.leader.Calm(n.store.Log.End()):
 		return calmTick
 	}
 	return busyTick
@@ -559,30 +563,24 @@ func (n *Node) leave(s *source) {
 func (n *Node) dismiss(set []int64) {
 	for _, s := range *n.sources.Load() {
 		if n.leader.peer(s.id).leaving && !slices.Contains(set, s.id) {
-			_ = s.nc.Close()
+			s.close()
 		}
 	}
 }
 
-// acked takes an acknowledgement.
-func (n *Node) acked(s *source, end int64) error {
+// acked takes an acknowledgement. It reports whether the confirm offset may go on.
+func (n *Node) acked(s *source, end int64) (moved bool, err error) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	l := n.leader
 	if l == nil || l.Epoch != s.epoch {
-		n.mu.Unlock()
-		return errEpoch
+		return false, errEpoch
 	}
 	if log := n.store.Log.End(); !l.Ack(s.id, s.session, end, log, time.Now()) {
-		n.mu.Unlock()
-		return fmt.Errorf("replica %d acknowledges up to %d, the log ends at %d", s.id, end, log)
+		return false, fmt.Errorf("replica %d acknowledges up to %d, the log ends at %d", s.id, end, log)
 	}
 	low := l.Watermark()
-	moved := low != n.watermark.Swap(low)
-	n.mu.Unlock()
-	if moved {
-		n.store.Advance()
-	}
-	return nil
+	return low != n.watermark.Swap(low), nil
 }
 
 // hello introduces our log to the master of a role. Its end counts as acknowledged, so it must be as durable as that (I11). An epoch in which this
@@ -644,34 +642,23 @@ func (n *Node) cut(at, end int64, epoch int32) error {
 	return n.saveEpochs(epochs)
 }
 
-// take appends a frame of the master's log and returns what we have then.
-func (n *Node) take(d *data) (end int64, err error) {
+// take appends a frame of the master's log, for Write.
+func (n *Node) take(d *data) error {
 	log := n.store.Log
-	if len(d.Body) > 0 {
-		if d.Offset != log.End() {
-			return 0, fmt.Errorf("the master sends offset %d, the log ends at %d", d.Offset, log.End())
-		}
-		if err := n.checkJoin(d); err != nil {
-			return 0, err
-		}
-		if err := n.enterEpoch(d); err != nil {
-			return 0, err
-		}
-		if err := log.AppendRaw(d.Offset, d.Body); err != nil {
-			return 0, err
-		}
-		if err := log.Write(); err != nil {
-			return 0, err
-		}
-		n.taken.Add(int64(len(d.Body)))
+	if len(d.Body) == 0 {
+		return nil
 	}
-	if n.cfg.SyncFlush() {
-		if err := log.Flush(); err != nil {
-			return 0, err
-		}
-		return log.Flushed(), nil
+	if end := log.Appended(); d.Offset != end {
+		return fmt.Errorf("the master sends offset %d, the log ends at %d", d.Offset, end)
 	}
-	return log.End(), nil
+	if err := n.checkJoin(d); err != nil {
+		return err
+	}
+	if err := n.enterEpoch(d); err != nil {
+		return err
+	}
+	n.taken.Add(int64(len(d.Body)))
+	return log.AppendRaw(d.Offset, d.Body)
 }
 
 // enterEpoch notes a new epoch before its first byte is in the log (I10).

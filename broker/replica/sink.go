@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/castor-mq/castor/internal/bugs"
+	"github.com/castor-mq/castor/remoting"
 )
 
 // The pause before a replica connects again: the first, from which it doubles, and the longest; and another one if what went wrong will
@@ -94,20 +97,11 @@ func (k *sink) follow(ctx context.Context) error {
 	if err := k.align(nc, r); err != nil {
 		return err
 	}
-	over := make(chan struct{})
-	defer close(over)
-	go func() { // says bye while receive waits for frames
-		select {
-		case <-k.n.leaving:
-			_, _ = nc.Write([]byte{0, 0, 0, 1, kindBye})
-		case <-over:
-		}
-	}()
 	k.n.log.Info("following the master", zap.Int64("master", k.role.Master), zap.String("address", addr), zap.Int32("epoch", k.role.Epoch), zap.Int64("offset", k.n.store.Log.End()))
-	l := &link{addr: addr}
+	l := &link{n: k.n, epoch: k.role.Epoch, addr: addr, in: frames{limit: maxData}, over: make(chan struct{}), unflushed: make(chan struct{}, 1)}
 	k.n.link.Store(l)
 	defer k.n.link.Store(nil)
-	return k.receive(nc, r, l)
+	return l.run(ctx, nc, r)
 }
 
 // align brings our log to where the master's goes on with it.
@@ -169,44 +163,161 @@ func (k *sink) bring(nc net.Conn, r *bufio.Reader, h *hello, w *welcome) error {
 	return nil
 }
 
-// receive appends what comes, and acknowledges it.
-func (k *sink) receive(nc net.Conn, r *bufio.Reader, l *link) error {
-	var buf []byte
-	var out [4 + ackSize]byte
-	a := ack{Epoch: k.role.Epoch}
+// link is a connection to a master that has accepted our log. What comes is appended by the poller that reads it, and acknowledged.
+type link struct {
+	n          *Node
+	epoch      int32
+	addr       string
+	read, sent atomic.Int64  // ms
+	over       chan struct{} // closed when feed has ended
+	why        error         // by what of the master's, if any
+	unflushed  chan struct{} // what was appended is to be synced by the goroutine that runs the link
+
+	feed *remoting.Feed
+
+	mu      sync.Mutex // also for TryWrite
+	in      frames
+	fresh   bool  // there is something to answer
+	confirm int64 // that the master has told last
+	ended   bool
+}
+
+// run takes what comes until the connection or ctx ends. The connection is closed then, and nothing is taken any more.
+func (l *link) run(ctx context.Context, nc net.Conn, r *bufio.Reader) error {
 	now := time.Now()
 	l.read.Store(now.UnixMilli())
 	l.sent.Store(now.UnixMilli())
-	for {
-		_ = nc.SetReadDeadline(now.Add(silence))
-		var err error
-		if buf, err = readFrame(r, buf, maxData); err != nil {
-			return err
-		}
-		now = time.Now()
-		l.read.Store(now.UnixMilli())
-		var d data
-		if err := d.decode(buf); err != nil {
-			return err
-		}
-		if bugs.AckBeforeWrite {
-			a.End = d.Offset + int64(len(d.Body))
-			a.put(&out)
-			_, _ = nc.Write(out[:])
-		}
-		if d.Epoch != k.role.Epoch {
-			return errEpoch
-		}
-		if a.End, err = k.n.take(&d); err != nil {
-			return err
-		}
-		a.put(&out)
-		now = time.Now()
-		_ = nc.SetWriteDeadline(now.Add(silence))
-		if _, err := nc.Write(out[:]); err != nil {
-			return err
-		}
-		l.sent.Store(now.UnixMilli())
-		k.n.confirmTo(d.Confirm)
+	first, err := r.Peek(r.Buffered())
+	if err != nil {
+		return err
 	}
+	if l.feed, err = remoting.NewFeed(nc); err != nil {
+		return err
+	}
+	if err := l.feed.Start(first, l.take, func(err error) {
+		l.why = err
+		close(l.over)
+	}); err != nil {
+		return err
+	}
+	err = l.tend(ctx)
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	l.feed.Close()
+	<-l.over
+	return errors.Join(err, l.why)
+}
+
+// tend does what the poller does not.
+func (l *link) tend(ctx context.Context) error {
+	tick := time.NewTicker(silence / 2)
+	defer tick.Stop()
+	leaving := l.n.leaving
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.over:
+			return nil
+		case <-leaving:
+			leaving = nil
+			l.mu.Lock()
+			_, _ = l.feed.TryWrite([]byte{0, 0, 0, 1, kindBye})
+			l.mu.Unlock()
+		case <-l.unflushed:
+			if err := l.n.store.Log.Flush(); err != nil {
+				return err
+			}
+			l.mu.Lock()
+			err := l.acknowledge()
+			l.mu.Unlock()
+			if err != nil {
+				return err
+			}
+		case now := <-tick.C:
+			if now.UnixMilli()-l.read.Load() > silence.Milliseconds() {
+				return errSilent
+			}
+		}
+	}
+}
+
+// take takes what the master sends. It runs on a poller.
+func (l *link) take(b []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return nil
+	}
+	l.read.Store(time.Now().UnixMilli())
+	if err := l.in.add(b, l.frame); err != nil {
+		return err
+	}
+	return l.answer()
+}
+
+// frame appends one frame. The caller holds mu.
+func (l *link) frame(b []byte) error {
+	var d data
+	if err := d.decode(b); err != nil {
+		return err
+	}
+	if d.Epoch != l.epoch {
+		return errEpoch
+	}
+	if bugs.AckBeforeWrite {
+		_ = l.ackTo(d.Offset + int64(len(d.Body)))
+	}
+	l.fresh, l.confirm = true, d.Confirm
+	return l.n.take(&d)
+}
+
+// quickSync is how long a sync may take to be waited for by the poller.
+const quickSync = 500 * time.Microsecond
+
+// answer makes what was appended as durable as it has to be, and acknowledges it. The caller holds mu.
+func (l *link) answer() error {
+	if !l.fresh {
+		return nil
+	}
+	l.fresh = false
+	log := l.n.store.Log
+	err := log.Write()
+	if err == nil && l.n.cfg.SyncFlush() && log.Flushed() < log.End() {
+		if log.SyncTook() < quickSync {
+			err = log.Flush()
+		} else {
+			select {
+			case l.unflushed <- struct{}{}:
+			default:
+			}
+		}
+	}
+	if err == nil {
+		err = l.acknowledge()
+	}
+	if err == nil {
+		l.n.confirmTo(l.confirm)
+	}
+	return err
+}
+
+// acknowledge says what we have. The caller holds mu.
+func (l *link) acknowledge() error {
+	if l.n.cfg.SyncFlush() {
+		return l.ackTo(l.n.store.Log.Flushed())
+	}
+	return l.ackTo(l.n.store.Log.End())
+}
+
+func (l *link) ackTo(end int64) error {
+	var out [4 + ackSize]byte
+	(&ack{Epoch: l.epoch, End: end}).put(&out)
+	n, err := l.feed.TryWrite(out[:])
+	if err == nil && n < len(out) {
+		return errDeaf
+	}
+	l.sent.Store(time.Now().UnixMilli())
+	return err
 }

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,12 +11,14 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/castor-mq/castor/internal/bugs"
+	"github.com/castor-mq/castor/remoting"
 )
 
 const (
@@ -33,24 +36,34 @@ const (
 	silence = 2 * time.Second
 )
 
-// source sends a master's log over one connection, in one epoch.
+// source sends a master's log over one connection, in one epoch. Whoever appends sends what is new himself, as far as the connection takes
+// it at once; what it does not take, and all of a replica that is far behind, is sent by the connection's goroutine.
 type source struct {
 	n       *Node
-	nc      net.Conn
+	nc      net.Conn // until there is feed
 	from    netip.Addr
+	addr    string
 	epoch   int32
 	session uint64
 	id      int64
-	nudged  chan struct{} // there may be more to send
-	needs   atomic.Int64  // the log from here on is still to be sent
-}
+	needs   atomic.Int64 // the log from here on is still to be sent
 
-// nudge says that the log has grown. It does not block.
-func (s *source) nudge() {
-	select {
-	case s.nudged <- struct{}{}:
-	default:
-	}
+	feed   *remoting.Feed
+	acks   frames
+	moved  bool          // take only: the confirm offset may go on
+	over   chan struct{} // closed when feed has ended
+	why    error         // by what of the replica's, if any
+	heard  atomic.Int64  // when something came from it, in ns since the start of the Node
+	wanted chan struct{} // the goroutine has something to do
+
+	mu      sync.Mutex
+	at      int64  // everything below it is sent
+	told    int64  // the last confirm offset that was
+	spoke   bool   // a frame was sent since the last look
+	busy    bool   // the goroutine sends: it looks for more before it is busy no more
+	rest    []byte // of a frame
+	resting bool   // the goroutine sleeps until something is sent
+	broken  error
 }
 
 // serveReplica answers whoever connects to the replication port.
@@ -59,7 +72,7 @@ func (n *Node) serveReplica(ctx context.Context, nc net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
 	r := bufio.NewReaderSize(nc, 4<<10)
-	s := &source{n: n, nc: nc, nudged: make(chan struct{}, 1)}
+	s := &source{n: n, nc: nc, addr: nc.RemoteAddr().String(), acks: frames{limit: ackSize}, over: make(chan struct{}), wanted: make(chan struct{}, 1), busy: true}
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		s.from = a.AddrPort().Addr().Unmap()
 	}
@@ -71,7 +84,7 @@ func (n *Node) serveReplica(ctx context.Context, nc net.Conn) {
 		err = s.send(ctx, r, h)
 	}
 	if err != nil && ctx.Err() == nil {
-		n.log.Warn("a connection of a replica ended", zap.Stringer("from", nc.RemoteAddr()), zap.Int64("replica", s.id), zap.Error(err))
+		n.log.Warn("a connection of a replica ended", zap.String("from", s.addr), zap.Int64("replica", s.id), zap.Error(err))
 	}
 }
 
@@ -185,126 +198,271 @@ func (n *Node) sumOf(end int64, size int) (uint32, error) {
 
 // send sends the log from the end of the replica's on, until the connection or the epoch ends.
 func (s *source) send(ctx context.Context, r *bufio.Reader, h *hello) error {
+	s.at, s.told = h.End, Unknown
 	if !s.n.attach(s, h) {
 		return errEpoch
 	}
 	defer s.n.detach(s)
 	s.n.advance() // what it has may be what was missing
 	s.n.log.Info("replica attached", zap.Int64("replica", s.id), zap.Int64("offset", h.End), zap.Int64("behind", s.n.store.Log.End()-h.End))
-	_ = s.nc.SetDeadline(time.Time{})
-	acks := make(chan error, 1)
-	go func() { acks <- s.readAcks(r) }()
-	err := s.stream(ctx, h.End, acks)
-	_ = s.nc.Close()
-	return errors.Join(err, <-acks)
+	if r.Buffered() > 0 {
+		return errFrame // it has nothing to say yet
+	}
+	s.heard.Store(s.n.uptime())
+	feed, err := remoting.NewFeed(s.nc)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.feed = feed
+	s.mu.Unlock()
+	if err := feed.Start(nil, s.take, func(err error) {
+		s.why = err
+		close(s.over)
+	}); err != nil {
+		return err
+	}
+	err = s.run(ctx)
+	feed.Close()
+	<-s.over // take is not called any more
+	return errors.Join(err, s.why)
 }
 
-func (s *source) stream(ctx context.Context, at int64, acks chan error) error {
+// close ends the connection. It does not wait.
+func (s *source) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.feed != nil {
+		s.feed.Close()
+	} else {
+		_ = s.nc.Close()
+	}
+}
+
+// push sends what is new, as far as the connection takes it at once. c may be the same for all connections, but has one user at a time.
+func (s *source) push(c *cutter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	log := s.n.store.Log
-	idle := time.NewTimer(news)
-	defer idle.Stop()
-	p := s.pieces(at, batchBytes)
-	for {
-		switch behind := log.End() - p.at; {
-		case behind > far:
-			to, err := s.catchUp(ctx, p.at)
-			if err != nil {
-				return err
-			}
-			p.at = to
-			continue
-		case behind == 0:
-			select {
-			case <-ctx.Done():
-				return nil
-			case err := <-acks:
-				acks <- nil
-				return err
-			case <-s.nudged:
-				continue
-			case <-idle.C:
-			}
+	for end := log.End(); !s.busy && s.at < end; {
+		if end-s.at > far {
+			s.handOver(nil)
+			return
 		}
-		confirm, err := p.send()
+		s.write(c)
+	}
+}
+
+// write sends one frame at once; what the connection does not take is left to the goroutine. The caller holds mu, and s is not busy.
+func (s *source) write(c *cutter) {
+	p, err := c.cut(s.epoch, s.at, batchBytes)
+	n := 0
+	if err == nil {
+		n, err = s.feed.TryWrite(p.frame)
+	}
+	switch {
+	case err != nil:
+		s.broken = err
+		s.handOver(nil)
+	case n < len(p.frame):
+		s.sent(p)
+		s.handOver(bytes.Clone(p.frame[n:]))
+	default:
+		s.sent(p)
+	}
+}
+
+// sent notes that a frame is on its way. The caller holds mu.
+func (s *source) sent(p *piece) {
+	s.n.sent.Add(p.to - p.from)
+	s.at, s.told, s.spoke = p.to, p.confirm, true
+	s.needs.Store(p.to)
+	if s.resting {
+		s.resting = false
+		s.wake()
+	}
+}
+
+// handOver has the goroutine go on. The caller holds mu.
+func (s *source) handOver(rest []byte) {
+	s.busy, s.rest = true, rest
+	s.wake()
+}
+
+func (s *source) wake() {
+	select {
+	case s.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// run is the connection's goroutine.
+func (s *source) run(ctx context.Context) error {
+	tick := time.NewTimer(news)
+	defer tick.Stop()
+	own := cutter{n: s.n}
+	for {
+		if err := s.drain(ctx, &own); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.over:
+			return nil
+		case <-s.wanted:
+			tick.Reset(news)
+			continue
+		case <-tick.C:
+		}
+		if s.n.uptime()-s.heard.Load() > int64(silence) {
+			return errSilent
+		}
+		tick.Reset(s.look(&own))
+	}
+}
+
+// look tells the replica that the confirm offset has moved, or that there is nothing to tell, and returns when to look again.
+func (s *source) look(c *cutter) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy {
+		return news
+	}
+	confirmed, spoke, rested := s.n.store.Confirmed(), s.spoke, s.resting
+	s.resting = false
+	if !spoke && (rested || s.told < confirmed) {
+		s.write(c)
+	}
+	s.spoke, s.resting = false, !spoke && !s.busy && s.told >= confirmed
+	if s.resting {
+		return keepAlive
+	}
+	return news
+}
+
+// drain sends what push has left, and waits for the connection meanwhile.
+func (s *source) drain(ctx context.Context, c *cutter) error {
+	log := s.n.store.Log
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		err, rest, at := s.broken, s.rest, s.at
+		s.rest = nil
+		if err != nil || len(rest) == 0 && at == log.End() {
+			s.busy = err != nil
+			s.mu.Unlock()
+			return err
+		}
+		busy := s.busy
+		s.mu.Unlock()
+		switch {
+		case !busy:
+			return nil
+		case len(rest) > 0:
+			err = s.feed.Write(rest, time.Now().Add(silence))
+		case log.End()-at > far:
+			err = s.catchUp(ctx, at)
+		default:
+			err = s.sendFrame(c, at, batchBytes)
+		}
 		if err != nil {
 			return err
 		}
-		if confirm < p.at {
-			idle.Reset(news)
-		} else {
-			idle.Reset(keepAlive)
-		}
 	}
+	return nil
 }
 
-// pieces cuts the log into frames.
-type pieces struct {
-	s     *source
-	at    int64 // everything below it is sent
-	batch int
+// sendFrame sends the frame at an offset and waits for the connection.
+func (s *source) sendFrame(c *cutter, at int64, batch int) error {
+	p, err := c.cut(s.epoch, at, batch)
+	if err != nil {
+		return err
+	}
+	if err := s.feed.Write(p.frame, time.Now().Add(silence)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.sent(p)
+	s.mu.Unlock()
+	return nil
+}
+
+// piece is a frame of the log.
+type piece struct {
+	epoch    int32
+	from, to int64 // equal at the log's end
+	confirm  int64 // that it tells
+	frame    []byte
+}
+
+// cutter cuts the log into frames.
+type cutter struct {
+	n     *Node
 	part  Epoch // of the bytes
 	limit int64 // they end here at the latest
-	head  []byte
+	buf   []byte
+	last  piece
 }
 
-func (s *source) pieces(at int64, batch int) *pieces {
-	return &pieces{s: s, at: at, batch: batch, limit: at, head: make([]byte, 4+dataHead, 4+dataHead+batch+batch/8)}
-}
-
-// send sends the next frame, without bytes at the end of the log. It returns the confirm offset that it told.
-func (p *pieces) send() (confirm int64, err error) {
-	s, log := p.s, p.s.n.store.Log
-	d := data{Epoch: s.epoch, Offset: p.at}
-	frame, next := p.head, p.at
-	if p.at < log.End() {
-		if p.at >= p.limit { // no other epoch begins while this connection lasts
-			p.part, p.limit = s.n.part(p.at)
+// cut returns the frame that begins at an offset, of about batch bytes at most. It is good until the next call. Replicas that are equally far
+// get the same one.
+func (c *cutter) cut(epoch int32, at int64, batch int) (*piece, error) {
+	log := c.n.store.Log
+	if c.last.epoch != epoch {
+		c.last, c.part, c.limit = piece{epoch: epoch}, Epoch{}, 0
+	}
+	if c.last.from == at && c.last.to > at {
+		return &c.last, nil
+	}
+	if c.buf == nil {
+		c.buf = make([]byte, 4+dataHead, 4+dataHead+batch+batch/8)
+	}
+	d := data{Epoch: epoch, Offset: at}
+	frame, to := c.buf, at
+	if at < log.End() {
+		if at < c.part.Start || at >= c.limit { // no other epoch begins before this one ends
+			c.part, c.limit = c.n.part(at)
 		}
-		d.Part = p.part
-		if frame, next, err = log.AppendRecords(p.head, p.at, int(min(int64(p.batch), p.limit-p.at))); err != nil {
-			return 0, err
+		d.Part = c.part
+		var err error
+		if frame, to, err = log.AppendRecords(c.buf, at, int(min(int64(batch), c.limit-at))); err != nil {
+			c.last = piece{}
+			return nil, err
 		}
 	}
-	d.Confirm, d.Body = s.n.store.Confirmed(), frame[4+dataHead:]
+	d.Confirm, d.Body = c.n.store.Confirmed(), frame[4+dataHead:]
 	if bugs.ConfirmAhead {
-		d.Confirm = next
+		d.Confirm = to
 	}
 	d.putHeader(frame)
-	_ = s.nc.SetWriteDeadline(time.Now().Add(silence))
-	if _, err := s.nc.Write(frame); err != nil {
-		return 0, err
-	}
-	s.n.sent.Add(next - p.at)
-	p.at = next
-	s.needs.Store(next)
-	return d.Confirm, nil
+	c.last = piece{epoch: epoch, from: at, to: to, confirm: d.Confirm, frame: frame}
+	return &c.last, nil
 }
 
-// catchUp sends to a replica that is far behind until it is nearly there, and returns how far it has come. Nobody waits for that, so it
-// leaves the processors to others, and is as slow as it is told to be.
-func (s *source) catchUp(ctx context.Context, from int64) (at int64, err error) {
+// catchUp sends to a replica that is far behind until it is nearly there. Nobody waits for that, so it leaves the processors to others, and is
+// as slow as it is told to be.
+func (s *source) catchUp(ctx context.Context, from int64) (err error) {
 	log := s.n.store.Log
 	done := make(chan struct{})
-	begun := time.Now()
+	begun, at := time.Now(), from
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
 		s.n.cfg.GiveWay()
-		p := s.pieces(from, farBatch)
+		c := cutter{n: s.n}
 		var pace pace
-		for err == nil && ctx.Err() == nil && log.End()-p.at > arrived {
-			before := p.at
-			if _, err = p.send(); err == nil {
-				err = sleep(ctx, pace.pause(p.at-before, s.n.cfg.MaxRate(), time.Now()))
+		for err == nil && ctx.Err() == nil && log.End()-at > arrived {
+			if err = s.sendFrame(&c, at, farBatch); err == nil {
+				err = sleep(ctx, pace.pause(c.last.to-at, s.n.cfg.MaxRate(), time.Now()))
+				at = c.last.to
 			}
 		}
-		at = p.at
 	}()
 	<-done
 	if took := time.Since(begun); err == nil && at-from >= far {
 		s.n.log.Info("a replica has caught up", zap.Int64("replica", s.id), zap.Int64("bytes", at-from), zap.Duration("took", took))
 	}
-	return at, errors.Join(err, ctx.Err())
+	return errors.Join(err, ctx.Err())
 }
 
 // pace keeps a sender to a rate.
@@ -341,28 +499,30 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// readAcks takes acknowledgements until the connection ends.
-func (s *source) readAcks(r *bufio.Reader) error {
-	var buf []byte
-	for {
-		_ = s.nc.SetReadDeadline(time.Now().Add(silence))
-		var err error
-		if buf, err = readFrame(r, buf, ackSize); err != nil {
-			return err
-		}
-		if len(buf) == 1 && buf[0] == kindBye {
-			s.n.leave(s)
-			continue
-		}
-		var a ack
-		if err := a.decode(buf); err != nil {
-			return err
-		}
-		if a.Epoch != s.epoch {
-			return errEpoch
-		}
-		if err := s.n.acked(s, a.End); err != nil {
-			return err
-		}
+// take takes acknowledgements. It runs on a poller.
+func (s *source) take(b []byte) error {
+	s.heard.Store(s.n.uptime())
+	err := s.acks.add(b, s.ack)
+	if s.moved {
+		s.moved = false
+		s.n.store.Advance()
 	}
+	return err
+}
+
+func (s *source) ack(frame []byte) error {
+	if len(frame) == 1 && frame[0] == kindBye {
+		s.n.leave(s)
+		return nil
+	}
+	var a ack
+	if err := a.decode(frame); err != nil {
+		return err
+	}
+	if a.Epoch != s.epoch {
+		return errEpoch
+	}
+	moved, err := s.n.acked(s, a.End)
+	s.moved = s.moved || moved
+	return err
 }

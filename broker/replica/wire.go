@@ -61,6 +61,8 @@ var (
 	errFrame    = errors.New("a damaged frame")
 	errStranger = errors.New("not a replica of this group")
 	errEpoch    = errors.New("another epoch")
+	errSilent   = errors.New("nothing comes from the other side")
+	errDeaf     = errors.New("the other side does not read")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -408,4 +410,71 @@ func readFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 		return buf, err
 	}
 	return grown.Bytes(), nil
+}
+
+// frames cuts a stream into frames of at most limit bytes.
+type frames struct {
+	limit int
+	part  []byte // of an incomplete one, with its length: grows with what arrives, never with what is announced
+}
+
+// keepPart is the largest buffer that is kept for the next incomplete frame.
+const keepPart = 2 << 20
+
+// add hands the complete frames to f, which keeps nothing of them.
+func (fs *frames) add(b []byte, f func(frame []byte) error) error {
+	for len(b) > 0 {
+		if len(fs.part) == 0 {
+			n, err := fs.length(b)
+			switch {
+			case err != nil:
+				return err
+			case n > 0 && len(b) >= 4+n:
+				if err := f(b[4 : 4+n]); err != nil {
+					return err
+				}
+				b = b[4+n:]
+			default:
+				fs.part = append(fs.part, b...)
+				return nil
+			}
+			continue
+		}
+		if need := 4 - len(fs.part); need > 0 {
+			need = min(need, len(b))
+			fs.part, b = append(fs.part, b[:need]...), b[need:]
+			if len(fs.part) < 4 {
+				return nil
+			}
+		}
+		n, err := fs.length(fs.part)
+		if err != nil {
+			return err
+		}
+		need := min(4+n-len(fs.part), len(b))
+		fs.part, b = append(fs.part, b[:need]...), b[need:]
+		if len(fs.part) < 4+n {
+			return nil
+		}
+		err = f(fs.part[4:])
+		if fs.part = fs.part[:0]; cap(fs.part) > keepPart {
+			fs.part = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// length is that of the frame which b begins with, 0 if that is not there yet.
+func (fs *frames) length(b []byte) (int, error) {
+	if len(b) < 4 {
+		return 0, nil
+	}
+	n := int(binary.BigEndian.Uint32(b))
+	if n < 1 || n > fs.limit {
+		return 0, fmt.Errorf("%w of %d bytes", errFrame, n)
+	}
+	return n, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -207,5 +208,42 @@ func FuzzFrames(f *testing.F) {
 		_ = new(fetch).decode(b)
 		_ = new(data).decode(b)
 		_ = new(ack).decode(b)
+	})
+}
+
+// FuzzStream: however a stream is cut into pieces, the frames are the same.
+func FuzzStream(f *testing.F) {
+	f.Add(append(aHello().encode(), aData()...), uint8(3))
+	f.Add([]byte{0, 0, 0, 1, 7, 0, 0, 0}, uint8(1))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, uint8(2))
+	f.Fuzz(func(t *testing.T, b []byte, step uint8) {
+		read := func(step int) (got [][]byte, err error) {
+			fs := frames{limit: 1 << 10}
+			for rest := b; len(rest) > 0 && err == nil; {
+				n := min(step, len(rest))
+				err = fs.add(rest[:n:n], func(frame []byte) error {
+					got = append(got, bytes.Clone(frame))
+					return nil
+				})
+				rest = rest[n:]
+			}
+			if len(fs.part) > len(b) {
+				t.Fatalf("%d bytes are kept of %d", len(fs.part), len(b))
+			}
+			return got, err
+		}
+		whole, werr := read(len(b) + 1)
+		cut, cerr := read(int(step) + 1)
+		if (werr == nil) != (cerr == nil) || !slices.EqualFunc(whole, cut, bytes.Equal) {
+			t.Fatalf("%d frames (%v) in one piece, %d (%v) in pieces of %d", len(whole), werr, len(cut), cerr, step+1)
+		}
+		var one []byte
+		r := bytes.NewReader(b)
+		for _, w := range whole { // as readFrame sees them
+			var err error
+			if one, err = readFrame(r, one, 1<<10); err != nil || !bytes.Equal(one, w) {
+				t.Fatalf("%x (%v), not %x", one, err, w)
+			}
+		}
 	})
 }

@@ -109,8 +109,9 @@ type Log struct {
 	syncTook atomic.Int64               // ns
 	opened   atomic.Int64               // bytes above it were written by this process
 	poison   atomic.Pointer[error]
-	full     atomic.Bool // the disk has no room for the next segment
-	stuck    atomic.Bool // the disk had no room for held
+	failed   chan struct{} // closed when poison is set
+	full     atomic.Bool   // the disk has no room for the next segment
+	stuck    atomic.Bool   // the disk had no room for held
 
 	mu        sync.Mutex // the append lock
 	tail      *segment
@@ -157,7 +158,8 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Log, erro
 	if cfg.HotBytes == 0 {
 		cfg.HotBytes = 1 << 30
 	}
-	l := &Log{cfg: cfg, fs: fsys, clk: clk, log: log, wantPrep: make(chan struct{}, 1), wantFlush: make(chan struct{}, 1)}
+	l := &Log{cfg: cfg, fs: fsys, clk: clk, log: log, wantPrep: make(chan struct{}, 1), wantFlush: make(chan struct{}, 1),
+		failed: make(chan struct{})}
 	l.views.New = func() any { return new(message.View) }
 	if err := fsys.MkdirAll(cfg.Dir); err != nil {
 		return nil, err
@@ -274,6 +276,9 @@ func (l *Log) Poisoned() error {
 	}
 	return nil
 }
+
+// Failed is closed when the log is poisoned.
+func (l *Log) Failed() <-chan struct{} { return l.failed }
 
 // SetMode says whose records the log takes from now on; others are refused with refusal, nil for ErrFenced. When it returns no append
 // that the mode does not allow is under way.

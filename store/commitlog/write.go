@@ -91,6 +91,7 @@ func (l *Log) Appended() int64 {
 func (l *Log) fail(err error) error {
 	err = fmt.Errorf("%w: %w", ErrPoisoned, err)
 	if l.poison.CompareAndSwap(nil, &err) {
+		close(l.failed)
 		l.log.Error("the commit log could not be written: this broker takes no more messages; check the disk, then restart", zap.Error(err))
 	}
 	return err

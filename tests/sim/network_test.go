@@ -84,6 +84,16 @@ func (n *network) delayLocked(from, to int64) time.Duration {
 	return 50*time.Microsecond + time.Duration(n.rng.Int64N(int64(time.Millisecond))) + n.slow[[2]int64{from, to}]
 }
 
+// chance is true once in that many times.
+func (n *network) chance(times int) bool { return n.upTo(times-1) == 0 }
+
+// upTo is a number from 0 to most.
+func (n *network) upTo(most int) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.rng.IntN(most + 1)
+}
+
 // pause waits as long as a message takes from one place to another.
 func (n *network) pause(from, to int64) {
 	n.mu.Lock()
@@ -317,31 +327,48 @@ func (e *end) readLocked(p []byte, now time.Time, cut bool) (int, error) {
 
 func (e *end) Write(p []byte) (int, error) {
 	for {
-		e.n.mu.Lock()
-		now, wake, until := time.Now(), e.wake, time.Time{}
-		frozen := e.n.frozen[e.at]
-		var err error
-		switch {
-		case e.closed:
-			err = net.ErrClosed
-		case frozen:
-		case e.reset, e.peer.closed && !e.n.cut[[2]int64{e.at, e.other}]:
-			err = errReset
-		case !e.wd.IsZero() && !now.Before(e.wd):
-			err = os.ErrDeadlineExceeded
-		case e.peer.size < e.n.window:
-			e.sendLocked(append([]byte{}, p...))
-			e.n.mu.Unlock()
-			return len(p), nil
-		default:
-			until = e.wd
-		}
-		e.n.mu.Unlock()
-		if err != nil {
-			return 0, err
+		n, wake, until, err := e.write(p)
+		if n > 0 || err != nil {
+			return n, err
 		}
 		await(wake, until)
 	}
+}
+
+// TryWrite is Write without waiting (remoting.TryWriter). Like a socket's it may take a part.
+func (e *end) TryWrite(p []byte) (int, error) {
+	if e.n.chance(20) {
+		p = p[:e.n.upTo(len(p))]
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n, _, _, err := e.write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, nil
+	}
+	return n, err
+}
+
+// write sends p, or tells what to wait for, and until when at most.
+func (e *end) write(p []byte) (n int, wake chan struct{}, until time.Time, err error) {
+	e.n.mu.Lock()
+	defer e.n.mu.Unlock()
+	switch {
+	case e.closed:
+		err = net.ErrClosed
+	case e.n.frozen[e.at]:
+	case e.reset, e.peer.closed && !e.n.cut[[2]int64{e.at, e.other}]:
+		err = errReset
+	case !e.wd.IsZero() && !time.Now().Before(e.wd):
+		err = os.ErrDeadlineExceeded
+	case e.peer.size < e.n.window:
+		e.sendLocked(append([]byte{}, p...))
+		n = len(p)
+	default:
+		until = e.wd
+	}
+	return n, e.wake, until, err
 }
 
 func await(wake chan struct{}, until time.Time) {
