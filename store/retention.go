@@ -36,7 +36,7 @@ func (r *Retention) decide(used int, hour int, manual bool) decision {
 		remove:  manual || slices.Contains(r.Hours, hour) || used > r.MaxUsed,
 		force:   r.Force && used > r.CleanForced,
 		full:    used > r.WarningLevel,
-		notFull: used <= max(r.CleanForced, r.WarningLevel-5),
+		notFull: used <= min(r.WarningLevel, max(r.CleanForced, r.WarningLevel-5)),
 	}
 }
 

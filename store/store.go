@@ -76,6 +76,8 @@ var (
 	// ErrNotMaster means that this replica takes no records of its own. Who waits is told so when the store stops being the master:
 	// whether the record survives is unknown.
 	ErrNotMaster = errors.New("store: not the master")
+	// ErrGivenUp means that the record cannot be expected to be confirmed soon; whether it survives is unknown. See GiveUp.
+	ErrGivenUp = errors.New("store: too few replicas confirm what this one takes")
 	// ErrConfirmed means that what was to be cut off is confirmed.
 	ErrConfirmed = errors.New("store: confirmed records are not cut off")
 	// ErrJoining means that the log of a replica does not reach yet what has been installed with it; see Install.
@@ -250,6 +252,15 @@ func (s *Store) Writeable() error {
 		return ErrDiskFull
 	}
 	return nil
+}
+
+// stall is how long a write of the log may take, or a sync that somebody waits for, before the disk counts as one that hangs.
+const stall = 2 * time.Second
+
+// Stalled tells whether the log has waited for its disk for too long.
+func (s *Store) Stalled() bool {
+	write, sync := s.Log.Waits()
+	return write > stall || sync > stall && s.live.Load().syncFlush
 }
 
 // Append writes the records next to each other, or none of them, and has w told when they are confirmed; w may be nil. An error
@@ -459,6 +470,13 @@ func (s *Store) expire(now int64) {
 		s.waiters.expire(now, s.alone(s.Log.End(), s.Log.Flushed()), ErrReplicaTimeout)
 	}
 	s.waiters.expire(now, math.MaxInt64, ErrFlushTimeout)
+}
+
+// GiveUp tells those who have waited for so long that there is no hope for now (ErrGivenUp). Their records stay.
+func (s *Store) GiveUp(after time.Duration) {
+	if now := s.uptime() + (deadlineTick + s.live.Load().timeout - after).Milliseconds(); s.waiters.due(now) {
+		s.exclusive(func() { s.waiters.expire(now, math.MaxInt64, ErrGivenUp) })
+	}
 }
 
 // Close flushes everything, writes the checkpoint that makes the next start short, and frees the directory. Run must have

@@ -81,14 +81,16 @@ func (OS) Lock(path string) (Unlocker, error) {
 	return nil, errors.Join(pathError(OpLock, path, err), f.Close())
 }
 
-// Usage is statfs; avail is what an ordinary user may take.
+// Usage is statfs: avail is what an ordinary user may take, and total that and what is used; what is reserved for others is in neither, as for
+// Java (UtilAll.getDiskPartitionSpaceUsedPercent).
 func (OS) Usage(path string) (total, avail int64, err error) {
 	var st unix.Statfs_t
 	if err := retry(func() error { return unix.Statfs(path, &st) }); err != nil {
 		return 0, 0, pathError(OpUsage, path, err)
 	}
 	unit := blockSize(&st)
-	return int64(st.Blocks) * unit, int64(st.Bavail) * unit, nil
+	avail = int64(st.Bavail) * unit
+	return int64(st.Blocks-st.Bfree)*unit + avail, avail, nil
 }
 
 // ReadFile is os.ReadFile.

@@ -210,3 +210,20 @@ func TestReadOnceKeepsTheCache(t *testing.T) {
 		t.Errorf("of %d pages %d were in memory, and %d stay there", len(pages), before, cached())
 	}
 }
+
+// What is reserved for the superuser is neither used nor free: df has it so, and Java.
+func TestOSUsageLeavesOutWhatIsReserved(t *testing.T) {
+	dir := t.TempDir()
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	total, avail, err := OS{}.Usage(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, want := total-avail, int64(st.Blocks-st.Bfree)*st.Bsize
+	if slack := int64(1) << 30; used < want-slack || used > want+slack { // others write meanwhile
+		t.Errorf("%d bytes are used, not %d", used, want)
+	}
+}

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/castor-mq/castor/internal/bugs"
@@ -29,7 +30,10 @@ func (l *Log) Flush() error {
 		if s.base+l.cfg.SegmentSize <= from || s.base >= to {
 			continue
 		}
-		if err := s.file.SyncData(); err != nil && !bugs.IgnoreFailedSync {
+		l.begins(&l.syncs)
+		err := s.file.SyncData()
+		l.syncs.ends()
+		if err != nil && !bugs.IgnoreFailedSync {
 			return l.fail(fmt.Errorf("sync %s: %w", s.path, err))
 		}
 	}
@@ -40,6 +44,22 @@ func (l *Log) Flush() error {
 
 // SyncTook is how long the last sync took.
 func (l *Log) SyncTook() time.Duration { return time.Duration(l.syncTook.Load()) }
+
+// since is when something began that goes on, in ns since Open; 0: nothing does.
+type since struct{ at atomic.Int64 }
+
+func (l *Log) begins(s *since) { s.at.Store(1 + int64(l.clk.Now().Sub(l.began))) }
+func (s *since) ends()         { s.at.Store(0) }
+
+func (l *Log) took(s *since) time.Duration {
+	if at := s.at.Load(); at != 0 {
+		return l.clk.Now().Sub(l.began) - time.Duration(at-1)
+	}
+	return 0
+}
+
+// Waits tells for how long the write and the sync that are under way have been; 0 for none.
+func (l *Log) Waits() (write, sync time.Duration) { return l.took(&l.writes), l.took(&l.syncs) }
 
 // WantFlush asks RunFlush to sync now.
 func (l *Log) WantFlush() {

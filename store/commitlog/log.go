@@ -109,6 +109,9 @@ type Log struct {
 	syncTook atomic.Int64               // ns
 	opened   atomic.Int64               // bytes above it were written by this process
 	poison   atomic.Pointer[error]
+	began    time.Time
+	writes   since // the write that is under way
+	syncs    since
 	failed   chan struct{} // closed when poison is set
 	full     atomic.Bool   // the disk has no room for the next segment
 	stuck    atomic.Bool   // the disk had no room for held
@@ -158,7 +161,7 @@ func Open(cfg Config, fsys vfs.FS, clk clock.Clock, log *zap.Logger) (*Log, erro
 	if cfg.HotBytes == 0 {
 		cfg.HotBytes = 1 << 30
 	}
-	l := &Log{cfg: cfg, fs: fsys, clk: clk, log: log, wantPrep: make(chan struct{}, 1), wantFlush: make(chan struct{}, 1),
+	l := &Log{cfg: cfg, fs: fsys, clk: clk, log: log, began: clk.Now(), wantPrep: make(chan struct{}, 1), wantFlush: make(chan struct{}, 1),
 		failed: make(chan struct{})}
 	l.views.New = func() any { return new(message.View) }
 	if err := fsys.MkdirAll(cfg.Dir); err != nil {

@@ -354,3 +354,43 @@ func TestFailedFlushIsNotRepeatedAtOnce(t *testing.T) {
 		_ = l.Close() // it is poisoned
 	})
 }
+
+// TestWaits: what hangs in the disk is told for as long as it does.
+func TestWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewMem(clock.Real{})
+		l := open(t, fs, "/log", Recovery{Synced: -1, PowerLoss: true})
+		next := int64(0)
+		fill(t, l, 1, &next)
+		for op, do := range map[vfs.Op]func() error{vfs.OpWriteAt: l.Write, vfs.OpSyncData: l.Flush} {
+			if _, err := l.Append([]Entry{{Draft: draft(10, 1), Next: &next}}); err != nil {
+				t.Fatal(err)
+			}
+			release := make(chan struct{})
+			fs.Inject(func(at vfs.Op, _ string, _, _ int64) error {
+				if at == op {
+					<-release
+				}
+				return nil
+			})
+			done := make(chan error)
+			go func() { done <- do() }()
+			time.Sleep(3 * time.Second)
+			write, sync := l.Waits()
+			if write+sync != 3*time.Second || (sync > 0) != (op == vfs.OpSyncData) {
+				t.Errorf("%s: a write has taken %v, a sync %v", op, write, sync)
+			}
+			close(release)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if write, sync := l.Waits(); write+sync != 0 {
+				t.Errorf("%s has returned: %v, %v", op, write, sync)
+			}
+			fs.Inject(nil)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

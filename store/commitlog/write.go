@@ -52,7 +52,10 @@ func (l *Log) Write() error {
 func (l *Log) put(b *batch) error {
 	at := 0
 	for _, p := range b.pieces {
-		if _, err := p.s.file.WriteAt(b.buf[at:at+p.n], p.at); err != nil {
+		l.begins(&l.writes)
+		_, err := p.s.file.WriteAt(b.buf[at:at+p.n], p.at)
+		l.writes.ends()
+		if err != nil {
 			err = fmt.Errorf("write %s: %w", p.s.path, err)
 			if errors.Is(err, vfs.ErrNoSpace) {
 				return fmt.Errorf("%w: %w", ErrFull, err)
