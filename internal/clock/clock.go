@@ -1,7 +1,10 @@
 // Package clock is the seam between the code and time: production code uses Real, tests move a Manual.
 package clock
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // Clock tells the time. Components take one as an argument; only this package calls package time for the present.
 type Clock interface {
@@ -67,10 +70,69 @@ func (Real) NewTimer(d time.Duration) *Timer {
 	return &Timer{C: t.C, engine: t}
 }
 
-// NewTicker is time.NewTicker.
+// NewTicker is a time.NewTicker whose ticks, if d is alignFrom or more, fall on multiples of d since 1970, as those of all others do: a process
+// that is idle is woken once for all of them. The first tick comes within d. The time of day is looked at once; what it does later changes
+// nothing.
 func (Real) NewTicker(d time.Duration) *Ticker {
 	t := time.NewTicker(d)
-	return &Ticker{C: t.C, engine: t}
+	a := &aligned{ticker: t}
+	if d >= alignFrom {
+		a.Reset(d)
+	}
+	return &Ticker{C: t.C, engine: a}
+}
+
+const (
+	// alignFrom is the shortest period of tickers that tick together.
+	alignFrom = 50 * time.Millisecond
+	// settling is how long after its first tick a ticker gets its period: that tick must be out.
+	settling = time.Millisecond
+)
+
+// aligned is a ticker whose first period is shorter.
+type aligned struct {
+	ticker *time.Ticker
+
+	mu    sync.Mutex
+	first *time.Timer
+	turn  int // of Reset
+}
+
+// Stop is time.Ticker's.
+func (a *aligned) Stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.begin()
+	a.ticker.Stop()
+}
+
+// Reset is time.Ticker's, with its first tick within d.
+func (a *aligned) Reset(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	turn := a.begin()
+	if d < alignFrom {
+		a.ticker.Reset(d)
+		return
+	}
+	first := d - time.Duration(time.Now().UnixNano())%d
+	a.ticker.Reset(first)
+	a.first = time.AfterFunc(first+settling, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.turn == turn {
+			a.ticker.Reset(d)
+		}
+	})
+}
+
+// begin forgets what was to come. The caller holds mu.
+func (a *aligned) begin() (turn int) {
+	if a.first != nil {
+		a.first.Stop()
+	}
+	a.turn++
+	return a.turn
 }
 
 // AfterFunc is time.AfterFunc: f runs in its own goroutine.

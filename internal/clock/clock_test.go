@@ -3,6 +3,7 @@ package clock
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -225,4 +226,45 @@ func TestReal(t *testing.T) {
 	if timer.Stop() {
 		t.Fatal("stopped a timer that had fired")
 	}
+}
+
+// TestRealTickersTickTogether: those of one period, whenever they began, and also after a Reset.
+func TestRealTickersTickTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const d = 100 * time.Millisecond
+		time.Sleep(37 * time.Millisecond)
+		a := Real{}.NewTicker(d)
+		defer a.Stop()
+		time.Sleep(41 * time.Millisecond)
+		b := Real{}.NewTicker(3 * d)
+		defer b.Stop()
+		b.Reset(d)
+		for i := range 5 {
+			began := time.Now()
+			x, y := <-a.C, <-b.C
+			if gap := y.Sub(x); gap < 0 || gap > settling {
+				t.Errorf("tick %d: %v apart", i, gap)
+			}
+			if waited := time.Since(began); waited > d+settling {
+				t.Errorf("tick %d came after %v", i, waited)
+			}
+		}
+		b.Reset(d) // before its second tick
+		b.Stop()
+		time.Sleep(3 * d)
+		select {
+		case <-b.C:
+			t.Error("a stopped ticker ticks")
+		default:
+		}
+		for range 3 { // who resets at each tick gets each tick
+			<-a.C
+			a.Reset(d)
+		}
+		began := time.Now()
+		<-a.C
+		if waited := time.Since(began); waited > d {
+			t.Errorf("after a reset a tick took %v", waited)
+		}
+	})
 }

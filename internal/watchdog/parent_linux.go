@@ -11,6 +11,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/castor-mq/castor/internal/clock"
 )
 
 // restart is the pause before a child that has ended is replaced.
@@ -80,7 +82,7 @@ func watch(ctx context.Context, name string, timeout time.Duration, mayKill func
 
 // feed writes until ctx or the child ends.
 func feed(ctx context.Context, w *os.File, may func() bool) error {
-	tick := time.NewTicker(beat)
+	tick := clock.Real{}.NewTicker(beat)
 	defer tick.Stop()
 	for {
 		b := []byte{0}
