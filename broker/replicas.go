@@ -73,6 +73,7 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 		Controllers: func() []string { return addresses(b.conf.Load().ControllerAddr) },
 		MinInSync:   g.promised,
 		Torn:        b.store.Torn,
+		Learner:     c.AsyncLearner,
 		Registered: func() {
 			if err := b.store.Mended(); err != nil { // then the next life counts as torn, too
 				b.log.Warn("the checkpoint cannot be written", zap.Error(err))
@@ -83,7 +84,7 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 		AskPeriod:        ms(c.SyncBrokerMetadataPeriod),
 	}, b.client, g, b.fs, b.clk, b.log.Named("member"))
 	g.node, err = replica.New(replica.Config{
-		Cluster: c.BrokerClusterName, Group: c.BrokerName, ID: g.member.ID, EpochFile: c.StorePathEpochFile, Listener: l,
+		Cluster: c.BrokerClusterName, Group: c.BrokerName, ID: g.member.ID, EpochFile: c.StorePathEpochFile, Listener: l, Learner: c.AsyncLearner,
 		MinInSync: g.minInSync,
 		MaxLag:    func() time.Duration { return ms(b.conf.Load().HaMaxTimeSlaveNotCatchup) },
 		Copies:    g.copies,
@@ -322,6 +323,9 @@ func (g *replicas) drain(ctx context.Context, t *term) error {
 	if !g.b.reigns() || g.term.Load() != t {
 		return code.New(code.SystemError, "this broker is not the master")
 	}
+	if !g.node.Able() {
+		return code.New(code.SystemError, "nothing is confirmed now")
+	}
 	if t.draining.Swap(true) {
 		return nil
 	}
@@ -411,7 +415,7 @@ func (b *Broker) handleHandOver(r *remoting.Request, h *header.HandOverRequest) 
 // Vitals implements membership.Replica.
 func (g *replicas) Vitals() membership.Vitals {
 	return membership.Vitals{Epoch: g.node.LastEpoch(), MaxOffset: g.b.store.Log.End(), ConfirmOffset: g.b.store.Confirmed(),
-		Healthy: g.b.store.Writeable() == nil && !g.b.store.Joining()}
+		Healthy: g.b.store.Writeable() == nil && !g.b.store.Joining() && !g.b.store.Stalled() && g.node.Able()}
 }
 
 // minInSync is how many replicas must be in sync for anything to be confirmed in a role: minInSyncReplicas, or two as soon as there are

@@ -158,6 +158,8 @@ type Replication struct {
 	// Lower inSyncReplicas to the number of replicas in sync, down to minInSyncReplicas, when some are missing.
 	EnableAutoInSyncReplicas bool `conf:"enableAutoInSyncReplicas" default:"false" apply:"hot"`
 
+	// In controller mode a replica that never joins the set of in-sync replicas: nobody waits for it, and it is never elected.
+	AsyncLearner bool `conf:"asyncLearner" default:"false" apply:"restart"`
 	// Let controllers elect the master.
 	EnableControllerMode bool `conf:"enableControllerMode" default:"false" apply:"startup"`
 	// Controllers, host:port separated by semicolons.

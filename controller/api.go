@@ -51,7 +51,11 @@ const (
 	fieldIncarnation = "incarnation"
 	// fieldTorn: "true" says that the broker may lack the end of what it had acknowledged before it started.
 	fieldTorn = "torn"
-	// fieldReplicas is an ext field of GET_REPLICA_INFO's answer: how many replicas are registered.
+	// fieldLearner: "true" says that the broker never joins the set.
+	fieldLearner = "learner"
+	// fieldHealthy is an ext field of heartbeats: "false" says that the broker is sick; see Vitals.
+	fieldHealthy = "healthy"
+	// fieldReplicas is an ext field of GET_REPLICA_INFO's answer: how many replicas are registered, without learners.
 	fieldReplicas = "replicas"
 	// fieldLeader is an ext field of CONTROLLER_NOT_LEADER: where the leader is.
 	fieldLeader = "controllerLeaderAddress"
@@ -291,7 +295,8 @@ func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToC
 	inherits, _ := r.Ext(fieldInherits)
 	c := &Register{Cluster: h.ClusterName, Name: h.BrokerName, ID: h.BrokerID, Addr: h.BrokerAddress, Inherits: inherits == "true"}
 	torn, _ := r.Ext(fieldTorn)
-	c.Torn = torn == "true"
+	learner, _ := r.Ext(fieldLearner)
+	c.Torn, c.Learner = torn == "true", learner == "true"
 	if text, ok := r.Ext(fieldIncarnation); ok {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {
@@ -332,7 +337,7 @@ func (s *Server) replicaInfo(r *remoting.Request, h *header.GetReplicaInfoReques
 			out.MasterBrokerID = header.Some(g.Master)
 		}
 		if g.inherits() {
-			return &replicaInfo{out, len(g.Replicas)}, syncStateSet(g), nil
+			return &replicaInfo{out, len(g.electable())}, syncStateSet(g), nil
 		}
 		return out, syncStateSet(g), nil
 	})
@@ -449,7 +454,9 @@ func (s *Server) heartbeat(r *remoting.Request, h *header.BrokerHeartbeatRequest
 	if _, ok := g.Replicas[h.BrokerID.V]; !ok {
 		return code.New(code.ControllerBrokerNeedToBeRegistered, "BrokerId: %d hasn't been registered in broker-set: %s", h.BrokerID.V, g.Name)
 	}
-	v := &Vitals{h.Epoch.Or(unheard.Epoch), h.MaxOffset.Or(unheard.MaxOffset), h.ElectionPriority.Or(unheard.Priority)}
+	v := &Vitals{h.Epoch.Or(unheard.Epoch), h.MaxOffset.Or(unheard.MaxOffset), h.ElectionPriority.Or(unheard.Priority), false}
+	healthy, said := r.Ext(fieldHealthy)
+	v.Sick = said && healthy == "false"
 	if v.Epoch >= maxMasterEpoch {
 		return code.New(code.ControllerInvalidRequest, "epoch %d cannot be", v.Epoch)
 	}

@@ -15,6 +15,9 @@ type Vitals struct {
 	Epoch     int32 // the last master epoch in its log; -1: none
 	MaxOffset int64 // the end of its log
 	Priority  int32 // the smaller number is preferred
+	// Sick: the broker's disk is full or hangs, its log does not reach its state yet, or it is a master whose replicas do not confirm what it takes.
+	// Whoever is not goes before it.
+	Sick bool `json:",omitempty"`
 }
 
 // unheard are the vitals of a broker that lives but has not spoken of its log yet.
@@ -106,13 +109,13 @@ func (c *Elect) apply(s *State) Result {
 	return Result{Group: g, Election: e, Err: code.New(code.ControllerMasterNotAvailable, "Old master has down and failed to elect a new broker master")}
 }
 
-// crown makes winner the master. Who was in sync and lives stays in sync, unless the winner cannot start with such a set or
+// crown makes winner the master. Who was in sync, lives and is well stays in sync, unless the winner cannot start with such a set or
 // its log may be another one than theirs.
 func (c *Elect) crown(g *Group, winner int64, basis Basis, epoch int32) *Group {
 	set := []int64{winner}
 	if g.Replicas[winner].Inherits && (basis == InSync || basis == FromELR) {
 		for _, id := range g.SyncStateSet {
-			if _, alive := c.Alive[id]; alive {
+			if v, alive := c.Alive[id]; alive && !v.Sick {
 				set = append(set, id)
 			}
 		}
@@ -142,14 +145,19 @@ func (c *Elect) choose(g *Group) (winner int64, basis Basis) {
 		named = c.Broker
 	}
 	if g.MasterEpoch == 0 {
-		return c.best(slices.Collect(maps.Keys(g.Replicas)), named), First
+		return c.best(g.electable(), named), First
 	}
 	tiers := []tier{{g.SyncStateSet, InSync}, {g.Eligible, FromELR}}
 	if bugs.ElectAnybody {
 		return c.best(slices.Collect(maps.Keys(g.Replicas)), named), InSync
 	}
+	for _, t := range tiers {
+		if named != noMaster && c.best(t.ids, named) != noMaster {
+			return named, t.basis
+		}
+	}
 	if c.Unclean {
-		tiers = append(tiers, tier{slices.Collect(maps.Keys(g.Replicas)), FromRest})
+		tiers = append(tiers, tier{g.electable(), FromRest})
 	}
 	for _, t := range tiers {
 		if c.best(t.ids, noMaster) == noMaster {
@@ -163,7 +171,7 @@ func (c *Elect) choose(g *Group) (winner int64, basis Basis) {
 	return noMaster, ""
 }
 
-// best returns the living replica with the highest epoch, then the longest log, then the smallest priority number; of equals
+// best returns the living replica that is not sick, with the highest epoch, then the longest log, then the smallest priority number; of equals
 // the one that asks, then the one with the smallest id. Named, it can only be that one.
 func (c *Elect) best(ids []int64, named int64) int64 {
 	winner := int64(noMaster)
@@ -174,12 +182,19 @@ func (c *Elect) best(ids []int64, named int64) int64 {
 		}
 		w := c.Alive[winner]
 		if winner == noMaster || cmp.Or(
-			cmp.Compare(w.Epoch, v.Epoch), cmp.Compare(w.MaxOffset, v.MaxOffset), cmp.Compare(v.Priority, w.Priority),
+			cmp.Compare(healthy(w), healthy(v)), cmp.Compare(w.Epoch, v.Epoch), cmp.Compare(w.MaxOffset, v.MaxOffset), cmp.Compare(v.Priority, w.Priority),
 			cmp.Compare(c.rank(id), c.rank(winner)), cmp.Compare(id, winner)) < 0 {
 			winner = id
 		}
 	}
 	return winner
+}
+
+func healthy(v Vitals) int {
+	if v.Sick {
+		return 0
+	}
+	return 1
 }
 
 // rank puts the broker that asks before the others.

@@ -31,6 +31,8 @@ type Replica struct {
 	MinInSync int32 `json:",omitempty"`
 	// Incarnation tells one life of the broker's process from another; 0 where it does not say.
 	Incarnation int64 `json:",omitempty"`
+	// Learner says that the broker never joins the SyncStateSet (asyncLearner).
+	Learner bool `json:",omitempty"`
 }
 
 // Group is all that the quorum has decided about one broker name. A published Group never changes: State replaces it.
@@ -49,6 +51,16 @@ type Group struct {
 
 // MasterAddr is the address of the master, or empty.
 func (g *Group) MasterAddr() string { return g.Replicas[g.Master].Addr }
+
+// electable are the replicas that may ever be master.
+func (g *Group) electable() (ids []int64) {
+	for id, r := range g.Replicas {
+		if !r.Learner {
+			ids = append(ids, id)
+		}
+	}
+	return sorted(ids)
+}
 
 // inherits tells whether the group has replicas that can be elected with a set of more than themselves.
 func (g *Group) inherits() bool {
@@ -204,6 +216,7 @@ type Register struct {
 	Inherits      bool  `json:",omitempty"`
 	MinInSync     int32 `json:",omitempty"`
 	Incarnation   int64 `json:",omitempty"`
+	Learner       bool  `json:",omitempty"`
 	// Torn says that the broker may lack the end of what it had acknowledged in its former life.
 	Torn bool `json:",omitempty"`
 }
@@ -217,11 +230,17 @@ func (c *Register) apply(s *State) Result {
 	if !ok {
 		return refuse(code.ControllerBrokerNeedToBeRegistered, "BrokerId: %d hasn't been registered in broker-set: %s", c.ID, c.Name)
 	}
-	next := Replica{Addr: c.Addr, CheckCode: r.CheckCode, Inherits: c.Inherits, MinInSync: c.MinInSync, Incarnation: c.Incarnation}
+	next := Replica{Addr: c.Addr, CheckCode: r.CheckCode, Inherits: c.Inherits, MinInSync: c.MinInSync, Incarnation: c.Incarnation, Learner: c.Learner}
 	if next == r {
 		return Result{Group: g}
 	}
 	g = g.clone()
+	if c.Learner {
+		g.distrust(c.ID)
+		if slices.Contains(g.SyncStateSet, c.ID) || slices.Contains(g.Eligible, c.ID) {
+			return refuse(code.ControllerBrokerIDInvalid, "broker %d of %s alone has all that was acknowledged: it cannot become a learner before another replica is in the syncStateSet", c.ID, c.Name)
+		}
+	}
 	g.Replicas[c.ID] = next
 	switch {
 	case c.ID != g.Master || bugs.ResumeEpoch:
@@ -264,8 +283,11 @@ func (c *AlterSyncStateSet) apply(s *State) Result {
 		return refuse(code.ControllerFencedSyncStateSetEpoch, rejecting+"current syncStateSet epoch is:{%d}, not {%d}", g.SyncStateSetEpoch, c.SyncStateSetEpoch)
 	}
 	for _, id := range set {
-		if _, ok := g.Replicas[id]; !ok {
+		switch r, ok := g.Replicas[id]; {
+		case !ok:
 			return refuse(code.ControllerInvalidReplicas, rejecting+"replicas {%d} don't exist", id)
+		case r.Learner:
+			return refuse(code.ControllerInvalidReplicas, rejecting+"replicas {%d} are learners", id)
 		}
 		if !slices.Contains(c.Alive, id) {
 			return refuse(code.ControllerBrokerNotAlive, rejecting+"replicas {%d} don't alive", id)

@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -459,5 +461,149 @@ func TestRestartedMasterPromisesLess(t *testing.T) {
 	}
 	if g := mustApply(t, s, byBroker(1, 1, 3)).Group; g.Master != 3 {
 		t.Errorf("master %d", g.Master)
+	}
+}
+
+// TestLearner: it is never in the set and never elected, not even as the first or the last one.
+func TestLearner(t *testing.T) {
+	s := NewState()
+	learner := func(id int64, yes bool) Result {
+		return s.Apply(&Register{Cluster: testCluster, Name: testGroup, ID: id, Addr: fmt.Sprintf("l:%d", id), Inherits: true, Learner: yes})
+	}
+	for id := range int64(3) {
+		mustApply(t, s, &ApplyID{Cluster: testCluster, Name: testGroup, ID: id + 1, CheckCode: fmt.Sprintf("l:%d;1", id+1)})
+	}
+	learner(1, true)
+	alive := map[int64]Vitals{1: {Epoch: 9, MaxOffset: 900}}
+	if r := s.Apply(&Elect{Name: testGroup, Trigger: ByBroker, Broker: 1, Alive: alive}); r.Group.Master != noMaster {
+		t.Fatal("a learner is the first master")
+	}
+	learner(2, false)
+	learner(3, false)
+	alive[2], alive[3] = Vitals{}, Vitals{}
+	g := mustApply(t, s, &Elect{Name: testGroup, Trigger: ByBroker, Broker: 2, Alive: alive}).Group
+	if g.Master != 2 {
+		t.Fatalf("master %d", g.Master)
+	}
+	alter := func(set ...int64) Result {
+		g := s.Group(testGroup)
+		return s.Apply(&AlterSyncStateSet{Name: testGroup, Master: g.Master, MasterEpoch: g.MasterEpoch, SyncStateSetEpoch: g.SyncStateSetEpoch, SyncStateSet: set, Alive: []int64{1, 2, 3}})
+	}
+	if r := alter(1, 2); r.Err == nil || r.Err.Code != code.ControllerInvalidReplicas {
+		t.Errorf("a learner is in the set: %v", r.Err)
+	}
+	if r := learner(2, true); r.Err == nil {
+		t.Error("whoever alone has everything became a learner")
+	}
+	if r := alter(2, 3); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	if r := s.Apply(&Elect{Name: testGroup, Trigger: ByOperator, Broker: 1, Alive: alive}); r.Group.Master != 2 {
+		t.Error("an operator made a learner master")
+	}
+	if g := learner(3, true).Group; !slices.Equal(g.SyncStateSet, []int64{2}) {
+		t.Errorf("the set is %v", g.SyncStateSet)
+	}
+	delete(alive, 2)
+	g = s.Apply(&Elect{Name: testGroup, Trigger: ByController, MasterEpoch: s.Group(testGroup).MasterEpoch, Alive: alive, Unclean: true}).Group
+	if g.Master != noMaster {
+		t.Errorf("learner %d is master", g.Master)
+	}
+	if got := g.electable(); !slices.Equal(got, []int64{2}) {
+		t.Errorf("electable are %v", got)
+	}
+}
+
+var sickEpoch = time.UnixMilli(1_700_000_000_000)
+
+// TestSickMaster: a healthy member of the set takes its place, and whoever is sick is elected only if nobody else can be.
+func TestSickMaster(t *testing.T) {
+	s, l, now := NewState(), NewLiveness(sickEpoch), sickEpoch
+	for id := range int64(3) {
+		mustApply(t, s, &ApplyID{Cluster: testCluster, Name: testGroup, ID: id + 1, CheckCode: fmt.Sprintf("b:%d;1", id+1)})
+		mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: id + 1, Addr: fmt.Sprintf("b:%d", id+1), Inherits: true})
+	}
+	hear := func(sick ...int64) {
+		for id := int64(1); id <= 3; id++ {
+			l.Step(&Heartbeat{Broker: Broker{testGroup, id}, Vitals: &Vitals{Epoch: 1, MaxOffset: 100 - id, Sick: slices.Contains(sick, id)}, Link: id}, now)
+		}
+	}
+	hear()
+	mustApply(t, s, &Elect{Name: testGroup, Trigger: ByBroker, Broker: 1, Alive: map[int64]Vitals{1: {}}})
+	g := s.Group(testGroup)
+	mustApply(t, s, &AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: g.MasterEpoch, SyncStateSetEpoch: g.SyncStateSetEpoch, SyncStateSet: []int64{1, 2, 3}, Alive: []int64{1, 2, 3}})
+	relief := func() int64 {
+		for _, e := range Relief(s, l, now) {
+			return e.Broker
+		}
+		return noMaster
+	}
+	pass := func(sick ...int64) { // a second, with heartbeats
+		for range 5 {
+			now = now.Add(200 * time.Millisecond)
+			hear(sick...)
+		}
+	}
+	if to := relief(); to != noMaster {
+		t.Errorf("a healthy master is to hand over to %d", to)
+	}
+	hear(1)
+	if to := relief(); to != noMaster {
+		t.Errorf("a master that has just become sick is to hand over to %d", to)
+	}
+	pass(1)
+	if to := relief(); to != 2 {
+		t.Errorf("the sick master is to hand over to %d", to)
+	}
+	pass(1, 2)
+	if to := relief(); to != 3 {
+		t.Errorf("the sick master is to hand over to %d", to)
+	}
+	e := Relief(s, l, now)[0]
+	if g := mustApply(t, s, e).Group; g.Master != 3 || !slices.Equal(g.SyncStateSet, []int64{3}) {
+		t.Errorf("master %d, set %v", g.Master, g.SyncStateSet)
+	}
+	pass(1, 2, 3)
+	if to := relief(); to != noMaster {
+		t.Errorf("a sick master is to hand over to sick replica %d", to)
+	}
+	pass()
+	if to := relief(); to != noMaster {
+		t.Errorf("a master that is well again is to hand over to %d", to)
+	}
+	alter := func(set ...int64) {
+		t.Helper()
+		g := s.Group(testGroup)
+		mustApply(t, s, &AlterSyncStateSet{Name: testGroup, Master: g.Master, MasterEpoch: g.MasterEpoch, SyncStateSetEpoch: g.SyncStateSetEpoch, SyncStateSet: set, Alive: []int64{1, 2, 3}})
+	}
+	alter(1, 2, 3)
+	g = s.Group(testGroup)
+	if g := mustApply(t, s, &Elect{Name: testGroup, Trigger: ByController, MasterEpoch: g.MasterEpoch,
+		Alive: map[int64]Vitals{1: {Epoch: 2, MaxOffset: 200, Sick: true}, 2: {Epoch: 2, MaxOffset: 100}}}).Group; g.Master != 2 {
+		t.Errorf("%d was elected, not the healthy replica", g.Master)
+	}
+	alter(1, 2)
+	if g := mustApply(t, s, &Elect{Name: testGroup, Trigger: ByController, MasterEpoch: g.MasterEpoch + 1, Alive: map[int64]Vitals{1: {Sick: true}}}).Group; g.Master != 1 {
+		t.Errorf("%d was elected, not the only one that lives", g.Master)
+	}
+
+	// A master that has been cut off from its replicas has taken them out of the set, and confirms nothing any more.
+	for id := range int64(3) {
+		mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: id + 1, Addr: fmt.Sprintf("b:%d", id+1), Inherits: true, MinInSync: 2})
+	}
+	alter(1, 2, 3)
+	alter(1)
+	pass(1)
+	due := Relief(s, l, now)
+	if len(due) != 1 || due[0].Broker != 2 {
+		t.Fatalf("%d masters are to be replaced", len(due))
+	}
+	if r := mustApply(t, s, due[0]); r.Group.Master != 2 || r.Election.Basis != FromELR || !slices.Equal(r.Group.SyncStateSet, []int64{2}) {
+		t.Errorf("master %d (%s), set %v", r.Group.Master, r.Election.Basis, r.Group.SyncStateSet)
+	}
+	alter(2, 3)
+	pass(2)
+	if to := relief(); to != noMaster {
+		t.Errorf("one replica is not enough, and %d was to be master", to)
 	}
 }

@@ -48,6 +48,7 @@ type vital struct {
 	lost      bool // the link has ended
 	refused   bool // and the broker's address refuses connections: the process is gone
 	nextProbe time.Time
+	sick      time.Time            // since when the broker says that it is; zero: it does not
 	reports   map[string]time.Time // by other controller: until when its word counts
 }
 
@@ -125,6 +126,12 @@ func (e *Heartbeat) step(l *Liveness, now time.Time) Asked {
 	}
 	if e.Vitals != nil {
 		v.Vitals = *e.Vitals // also when they went down: a log can be truncated
+		switch {
+		case !v.Sick:
+			v.sick = time.Time{}
+		case v.sick.IsZero():
+			v.sick = now
+		}
 	}
 	return Asked{Changed: !was}
 }
@@ -297,6 +304,14 @@ func (l *Liveness) Why(b Broker, now time.Time) string {
 		return "its process is gone: the connection ended, and its address refuses new ones"
 	}
 	return "its heartbeats stopped"
+}
+
+// SickFor is how long a broker has said, to this controller, that it is sick.
+func (l *Liveness) SickFor(b Broker, now time.Time) time.Duration {
+	if v := l.brokers[b]; v != nil && v.here(now) && !v.sick.IsZero() {
+		return now.Sub(v.sick)
+	}
+	return 0
 }
 
 // Seen returns what this controller takes for alive by its own experience, for a Report.

@@ -1,6 +1,10 @@
 package controller
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Plan returns the elections that are due: those of groups whose master is gone, if a replica could take over or if the loss
 // is not recorded yet. It looks at what is and not at what has happened, so nothing that was missed or failed stays undone.
@@ -20,6 +24,33 @@ func Plan(s *State, l *Liveness, now time.Time, unclean bool) []*Elect {
 		if winner, _ := e.choose(g); winner != noMaster || g.Master != noMaster {
 			out = append(out, e)
 		}
+	}
+	return out
+}
+
+// reliefAfter is how long a master may be sick before another replica takes its place.
+const reliefAfter = 300 * time.Millisecond
+
+// Relief returns the elections by which healthy replicas that have all that was acknowledged take the place of masters that live and are sick, where there are
+// enough of them for anything to be confirmed without the master.
+func Relief(s *State, l *Liveness, now time.Time) []*Elect {
+	var out []*Elect
+	for _, name := range s.Names() {
+		g := s.Group(name)
+		if g.Master == noMaster || l.SickFor(Broker{name, g.Master}, now) < reliefAfter {
+			continue
+		}
+		e := Ballot(g, l, now)
+		others := slices.DeleteFunc(without(sorted(slices.Concat(g.SyncStateSet, g.Eligible)), []int64{g.Master}), func(id int64) bool {
+			v, alive := e.Alive[id]
+			return !alive || v.Sick
+		})
+		best := e.best(others, noMaster)
+		if best == noMaster || len(others) < int(g.Replicas[best].MinInSync) {
+			continue
+		}
+		e.Trigger, e.Broker, e.Reason = ByOperator, best, fmt.Sprintf("master %d is sick: its disk is full or hangs, or its replicas do not confirm what it takes", g.Master)
+		out = append(out, e)
 	}
 	return out
 }

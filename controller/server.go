@@ -62,7 +62,8 @@ type Server struct {
 
 	mu       sync.Mutex // guards what follows; taken after the node's, never held over I/O
 	table    *Liveness
-	electing map[string]bool // groups with an election on its way
+	electing map[string]bool      // groups with an election on its way
+	relieved map[string]time.Time // when a sick master of a group was last to be replaced
 }
 
 // New reads the quorum's state and binds the port. Nothing is served, and nothing is said to other controllers, before Run.
@@ -89,7 +90,7 @@ func New(cfg *conf.Controller, opts Options) (*Server, error) {
 	s := &Server{
 		log: opts.Log, clock: opts.Clock, fs: opts.FS, group: cfg.ControllerDLegerGroup, tls: certificates, client: remoting.NewClient(nil, certificates.Client()),
 		admin: remoting.NewLane("admin", 1, maxAdmin, 0), wake: make(chan struct{}, 1), probes: make(chan struct{}, maxProbes),
-		table: NewLiveness(opts.Clock.Now()), electing: map[string]bool{},
+		table: NewLiveness(opts.Clock.Now()), electing: map[string]bool{}, relieved: map[string]time.Time{},
 	}
 	s.cfg.Store(cfg)
 	s.notify = newNotifier(s.client, s.log)
@@ -288,6 +289,7 @@ func (s *Server) oversee(ctx context.Context) error {
 		switch now := s.clock.Now(); {
 		case st.Leading:
 			s.elect(now)
+			s.relieve(now)
 			s.stepAside(now, st)
 		case st.Leader != Member{} && (changed || now.Sub(reported) >= reportPeriod):
 			reported = now
@@ -328,6 +330,41 @@ func (s *Server) elect(now time.Time) {
 	}
 	for _, g := range tell { // the leader before may not have come to it
 		s.tell(g)
+	}
+}
+
+// A relief needs no order: a master that is to hand over but cannot is deposed by the election.
+//
+// reliefPause is the time between two attempts to replace a sick master.
+const reliefPause = 5 * time.Second
+
+// relieve has sick masters hand over to healthy replicas.
+func (s *Server) relieve(now time.Time) {
+	var due []*Elect
+	var groups []*Group
+	s.node.view(func(st *State) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, e := range Relief(st, s.table, now) {
+			if !s.electing[e.Name] && now.Sub(s.relieved[e.Name]) >= reliefPause {
+				s.electing[e.Name], s.relieved[e.Name] = true, now
+				due, groups = append(due, e), append(groups, st.Group(e.Name))
+			}
+		}
+	})
+	for i, e := range due {
+		s.work.Go("relief", func(context.Context) error {
+			s.log.Warn("a sick master is to hand over", zap.String("broker", e.Name), zap.Int64("master", groups[i].Master), zap.Int64("to", e.Broker))
+			if s.canHandOver(groups[i], e.Broker) {
+				s.handOver(groups[i], e.Broker)
+			}
+			s.node.propose(e, func(Result, error) {
+				s.mu.Lock()
+				delete(s.electing, e.Name)
+				s.mu.Unlock()
+			})
+			return nil
+		})
 	}
 }
 

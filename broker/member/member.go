@@ -43,6 +43,7 @@ type Config struct {
 	// MinInSync is the smallest SyncStateSet with which this broker, as a master, confirms or acknowledges anything, from 1 on; 0:
 	// it makes no such promise. See Member.MinInSync.
 	MinInSync func() int32
+	Learner   bool // it never joins the set
 	// Torn tells whether this broker may lack the end of what it had acknowledged in a former life (Store.Torn). Registered is called when the
 	// controllers know. Both may be nil.
 	Torn             func() bool

@@ -138,6 +138,7 @@ type registration struct {
 	minInSync int32
 	life      int64
 	torn      bool
+	learner   bool
 }
 
 // AppendFields implements header.Appender.
@@ -147,6 +148,9 @@ func (h *registration) AppendFields(w *header.Writer) {
 	w.Int("incarnation", h.life)
 	if h.torn {
 		w.Bool("torn", true)
+	}
+	if h.learner {
+		w.Bool("learner", true)
 	}
 	if h.minInSync > 0 {
 		w.Int("minInSyncReplicas", int64(h.minInSync))
@@ -158,7 +162,7 @@ func (m *Member) register(ctx context.Context) answer {
 	m.promised.Store(max(least, m.promised.Load())) // the answer may be lost
 	torn := m.cfg.Torn != nil && m.cfg.Torn()
 	_, a := m.request(ctx, code.ControllerRegisterBroker, &registration{header.RegisterBrokerToControllerRequest{ClusterName: m.cfg.Cluster,
-		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life, torn})
+		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life, torn, m.cfg.Learner})
 	if a.err == nil && a.code == code.Success {
 		m.promised.Store(least)
 		m.registered.Store(true)

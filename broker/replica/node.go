@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/castor-mq/castor/internal/bugs"
+	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/lifecycle"
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/store"
@@ -261,6 +262,9 @@ func (n *Node) LastEpoch() int32 {
 	return n.epochs.Last()
 }
 
+// giveUp is how long what was taken waits for a set that has become too small.
+const giveUp = time.Second
+
 // How often a master looks after its set: while somebody is missing or behind, and while all is well; and how often a replica, which has none.
 const (
 	busyTick = 10 * time.Millisecond
@@ -414,7 +418,7 @@ func (n *Node) unfollow() {
 
 // watch asks for changes of the set as the master sees fit.
 func (n *Node) watch(ctx context.Context) error {
-	tick := time.NewTimer(busyTick)
+	tick := clock.Real{}.NewTicker(busyTick)
 	defer tick.Stop()
 	for {
 		select {
@@ -463,6 +467,9 @@ func (n *Node) tend(ctx context.Context, now time.Time) {
 	n.asking = n.asking || ask
 	n.mu.Unlock()
 	n.advance() // a proposal may have begun, or been given up
+	if !n.Able() {
+		n.store.GiveUp(giveUp)
+	}
 	if ask {
 		n.serving.Go(func() { n.alter(ctx, leader, set, want, setEpoch) })
 	}

@@ -26,7 +26,7 @@ const (
 	batchBytes = 256 << 10
 	// keepAlive is the time between two frames when there is nothing to send, news how long a confirm offset waits for bytes to go
 	// with.
-	keepAlive = 300 * time.Millisecond
+	keepAlive = 600 * time.Millisecond
 	news      = 10 * time.Millisecond
 	// far is how many bytes behind a replica is one that has to catch up, in frames of farBatch, and arrived when it has.
 	far      = 32 << 20

@@ -57,7 +57,8 @@ type machine struct {
 	failIn    int // likewise: an error
 	failFor   int // and that many more
 	failOp    vfs.Op
-	failed    bool // the disk has failed: the process should be started again
+	failed    bool         // the disk has failed: the process should be started again
+	skew      atomic.Int64 // of the time of day, in ms
 	lossAt    int64
 	wounded   bool // has lost unsynced data, and does not have lossAt again
 }
@@ -67,6 +68,14 @@ func newMachine(w *world, id int64, rng *rand.Rand) *machine {
 	m.newBoot()
 	return m
 }
+
+// timeOfDay is a machine's clock, whose time of day jumps. Durations do not.
+type timeOfDay struct {
+	clock.Real
+	m *machine
+}
+
+func (c timeOfDay) NowMs() int64 { return c.Real.NowMs() + c.m.skew.Load() }
 
 func (m *machine) newBoot() {
 	m.boot++
@@ -131,7 +140,7 @@ func (m *machine) start() bool {
 	defer close(p.opened)
 	disk.Inject(p.hook)
 	m.w.note("r%d: start, life %d", m.id, p.life)
-	st, err := store.Open(m.w.storeConfig(state), disk, clock.Real{}, p.logger())
+	st, err := store.Open(m.w.storeConfig(state), disk, timeOfDay{m: m}, p.logger())
 	if err == nil {
 		p.st = st
 	}

@@ -357,6 +357,9 @@ func TestGroup(t *testing.T) {
 	t.Logf("%d seeds, %d messages acknowledged, %v", count, total, time.Since(began).Round(time.Millisecond))
 }
 
+// mostSkew is how far off a clock may be, in ms: a day.
+const mostSkew = 24 * 60 * 60 * 1000
+
 // fault is something that can go wrong.
 type fault struct {
 	name   string
@@ -436,6 +439,11 @@ var faults = []fault{
 		w.note("r%d: %d bytes left on the disk", m.id, free)
 		disk.SetFree(free)
 		w.after(w.while(4*time.Second), func() { disk.SetFree(1 << 30) })
+	}},
+	{"clock", 4, func(w *world, m *machine) {
+		jump := w.rng.Int64N(2*mostSkew) - mostSkew
+		w.note("r%d: its clock is %d ms off", m.id, jump)
+		m.skew.Store(jump)
 	}},
 	{"controllers away", 5, func(w *world, _ *machine) {
 		w.note("controllers away")
