@@ -2,6 +2,7 @@
 // acknowledged is lost.
 //
 //	cluster.go  the processes
+//	network.go  what they say to each other, so that it can be cut
 //	load.go     producers and commits, and what they must find afterwards
 //	beside.go   another program that sends, with a client as users have it
 //	chaos.go    the faults, the rounds and the table
@@ -13,7 +14,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,70 +27,180 @@ type fault struct {
 	name  string
 	brief string
 	hit   func(ctx context.Context, c *Cluster) (mend func() error, err error)
+	halts bool // nothing can be acknowledged before it is mended: the time from then on counts
+	cuts  bool // it needs a network that can be cut
 }
 
 // faults is the table of what can be broken.
 var faults = []fault{
-	{"kill-master", "kill -9 of the master", func(ctx context.Context, c *Cluster) (func() error, error) {
-		p, err := c.Master(ctx)
+	{name: "kill-master", brief: "kill -9 of the master", hit: on((*Cluster).Master, (*Process).Kill, (*Process).Start)},
+	{name: "stop-master", brief: "SIGSTOP of the master", hit: on((*Cluster).Master, (*Process).Stop, (*Process).wake)},
+	{name: "end-master", brief: "SIGTERM of the master", hit: on((*Cluster).Master, (*Process).Terminate, (*Process).Start)},
+	{name: "switch", brief: "planned switch to another replica (electMaster)", hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+		return nothing, c.Switch(ctx)
+	}},
+	{name: "kill-replica", brief: "kill -9 of a replica", hit: on((*Cluster).replica, (*Process).Kill, (*Process).Start)},
+	{name: "stop-replica", brief: "SIGSTOP of a replica", hit: on((*Cluster).replica, (*Process).Stop, (*Process).wake)},
+	{name: "kill-leader", brief: "kill -9 of the leading controller", hit: on((*Cluster).Leader, (*Process).Kill, (*Process).Start)},
+	{name: "stop-leader", brief: "SIGSTOP of the leading controller", hit: on((*Cluster).Leader, (*Process).Stop, (*Process).wake)},
+	{name: "kill-both", brief: "kill -9 of the master and the leading controller", hit: together(
+		on((*Cluster).Master, (*Process).Kill, (*Process).Start), on((*Cluster).Leader, (*Process).Kill, (*Process).Start))},
+	{name: "empty-replica", brief: "a replica loses its disk", hit: on((*Cluster).replica, (*Process).Kill, (*Process).startEmpty)},
+	{name: "rolling", brief: "every broker is restarted, one after the other", hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+		for _, p := range c.Brokers {
+			if err := errors.Join(p.Terminate(), p.Start()); err != nil {
+				return nothing, err
+			}
+			if err := c.Await(ctx, len(c.Brokers)); err != nil {
+				return nothing, err
+			}
+		}
+		return nothing, nil
+	}},
+	{name: "kill-two", brief: "kill -9 of the master and a replica", halts: true, hit: together(
+		on((*Cluster).replica, (*Process).Kill, (*Process).Start), on((*Cluster).Master, (*Process).Kill, (*Process).Start))},
+	{name: "kill-quorum", brief: "kill -9 of the master and two controllers", halts: true, hit: together(
+		on((*Cluster).Master, (*Process).Kill, (*Process).Start), on((*Cluster).Leader, (*Process).Kill, (*Process).Start), on((*Cluster).follower, (*Process).Kill, (*Process).Start))},
+	{name: "cut-master", brief: "the master is cut off from replicas and controllers", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+		m, err := c.Master(ctx)
+		if err == nil {
+			c.net.cut(between([]*Process{m}, c.servers())...)
+		}
+		return c.net.heal, err
+	}},
+	{name: "mute-master", brief: "replicas and controllers do not hear the master", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+		m, err := c.Master(ctx)
+		if err == nil {
+			c.net.cut(only(between([]*Process{m}, c.servers()), m.Name)...)
+		}
+		return c.net.heal, err
+	}},
+	{name: "cut-replicas", brief: "the master is cut off from its replicas", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+		m, err := c.Master(ctx)
+		if err == nil {
+			c.net.cut(between([]*Process{m}, c.Brokers)...)
+		}
+		return c.net.heal, err
+	}},
+	{name: "cut-quorum", brief: "the master is cut off from the controllers", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+		m, err := c.Master(ctx)
+		if err == nil {
+			c.net.cut(between([]*Process{m}, c.Controllers)...)
+		}
+		return c.net.heal, err
+	}},
+	{name: "cut-replica", brief: "a replica is cut off from everybody", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+		r, err := c.replica(ctx)
+		if err == nil {
+			c.net.cut(between([]*Process{r}, c.servers())...)
+		}
+		return c.net.heal, err
+	}},
+	{name: "cut-leader", brief: "the leading controller is cut off from everybody", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+		l, err := c.Leader(ctx)
+		if err == nil {
+			c.net.cut(between([]*Process{l}, c.servers())...)
+		}
+		return c.net.heal, err
+	}},
+	{name: "split-quorum", brief: "no controller reaches another", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
+		c.net.cut(between(c.Controllers, c.Controllers)...)
+		return c.net.heal, nil
+	}},
+	{name: "bridge", brief: "only one replica reaches both the master and the others", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+		m, err := c.Master(ctx)
 		if err != nil {
-			return nil, err
+			return nothing, err
 		}
-		return p.Start, p.Kill()
+		r, err := c.replica(ctx)
+		for _, p := range c.servers() {
+			if p != m && p != r {
+				c.net.cut(between([]*Process{m}, []*Process{p})...)
+			}
+		}
+		return c.net.heal, err
 	}},
-	{"stop-master", "SIGSTOP of the master", func(ctx context.Context, c *Cluster) (func() error, error) {
-		p, err := c.Master(ctx)
+	{name: "ring", brief: "every server reaches its neighbours only", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
+		all := c.servers()
+		for i, p := range all {
+			for j, q := range all {
+				if d := (j - i + len(all)) % len(all); d > 1 && d < len(all)-1 && i < j {
+					c.net.cut(between([]*Process{p}, []*Process{q})...)
+				}
+			}
+		}
+		return c.net.heal, nil
+	}, halts: true},
+	{name: "slow", brief: "every message between servers takes 20 ms more", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
+		c.net.slow(20*time.Millisecond, between(c.servers(), c.servers())...)
+		return c.net.heal, nil
+	}},
+	{name: "reset", brief: "all connections are reset", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
+		c.net.reset()
+		return nothing, nil
+	}},
+}
+
+// hit is what a fault does.
+type hit = func(ctx context.Context, c *Cluster) (mend func() error, err error)
+
+func nothing() error { return nil }
+
+// on does something to one process.
+func on(find func(c *Cluster, ctx context.Context) (*Process, error), do, undo func(p *Process) error) hit {
+	return func(ctx context.Context, c *Cluster) (func() error, error) {
+		p, err := find(c, ctx)
 		if err != nil {
-			return nil, err
+			return nothing, err
 		}
-		return p.wake, p.Stop()
-	}},
-	{"end-master", "SIGTERM of the master", func(ctx context.Context, c *Cluster) (func() error, error) {
-		p, err := c.Master(ctx)
-		if err != nil {
-			return nil, err
+		return func() error { return undo(p) }, do(p)
+	}
+}
+
+// with is a fault and another one a moment later, which may find that it cannot strike.
+func (f fault) with(g fault) fault {
+	both := f
+	both.halts = true
+	both.brief = "two at once: " + f.brief
+	both.hit = together(f.hit, func(ctx context.Context, c *Cluster) (func() error, error) {
+		sleep(ctx, rand.N(300*time.Millisecond))
+		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		mend, _ := g.hit(limited, c)
+		return mend, nil
+	})
+	return both
+}
+
+// together does several things at once, and undoes them the other way round.
+func together(hits ...hit) hit {
+	return func(ctx context.Context, c *Cluster) (func() error, error) {
+		var mends []func() error
+		var err error
+		for _, h := range hits {
+			mend, e := h(ctx, c)
+			mends, err = append(mends, mend), errors.Join(err, e)
 		}
-		return p.Start, p.Terminate()
-	}},
-	{"switch", "planned switch to another replica (electMaster)", func(ctx context.Context, c *Cluster) (func() error, error) {
-		return func() error { return nil }, c.Switch(ctx)
-	}},
-	{"kill-replica", "kill -9 of a replica", func(ctx context.Context, c *Cluster) (func() error, error) {
-		p, err := c.replica(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return p.Start, p.Kill()
-	}},
-	{"stop-replica", "SIGSTOP of a replica", func(ctx context.Context, c *Cluster) (func() error, error) {
-		p, err := c.replica(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return p.wake, p.Stop()
-	}},
-	{"kill-leader", "kill -9 of the leading controller", func(ctx context.Context, c *Cluster) (func() error, error) {
-		p, err := c.Leader(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return p.Start, p.Kill()
-	}},
-	{"stop-leader", "SIGSTOP of the leading controller", func(ctx context.Context, c *Cluster) (func() error, error) {
-		p, err := c.Leader(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return p.wake, p.Stop()
-	}},
-	{"kill-both", "kill -9 of the master and the leading controller", func(ctx context.Context, c *Cluster) (func() error, error) {
-		m, err1 := c.Master(ctx)
-		l, err2 := c.Leader(ctx)
-		if err := errors.Join(err1, err2); err != nil {
-			return nil, err
-		}
-		return func() error { return errors.Join(l.Start(), m.Start()) }, errors.Join(m.Kill(), l.Kill())
-	}},
+		return func() (err error) {
+			for _, mend := range slices.Backward(mends) {
+				err = errors.Join(err, mend())
+			}
+			return err
+		}, err
+	}
+}
+
+// only are the ways from one process.
+func only(ways []way, from string) []way {
+	return slices.DeleteFunc(ways, func(w way) bool { return w.from != from })
+}
+
+// servers are the processes that must agree.
+func (c *Cluster) servers() []*Process { return slices.Concat(c.Controllers, c.Brokers) }
+
+// startEmpty starts a broker that has lost its disk.
+func (p *Process) startEmpty() error {
+	return errors.Join(os.RemoveAll(filepath.Join(filepath.Dir(p.conf), "store")), p.Start())
 }
 
 // wake continues a stopped process, or starts it again if something else has ended it meanwhile.
@@ -97,6 +210,15 @@ func (p *Process) wake() error {
 		return p.Start()
 	}
 	return nil
+}
+
+// follower is a controller that runs.
+func (c *Cluster) follower(context.Context) (*Process, error) {
+	i := slices.IndexFunc(c.Controllers, (*Process).Running)
+	if i < 0 {
+		return nil, errors.New("no controller runs")
+	}
+	return c.Controllers[i], nil
 }
 
 // replica is a broker that is not the master.
@@ -128,6 +250,7 @@ func Main(ctx context.Context, args []string, out io.Writer) error {
 	fs.IntVar(&p.producers, "producers", 4, "producers, each with a queue of its own")
 	fs.DurationVar(&p.pause, "pause", 2*time.Millisecond, "pause of a producer after each acknowledgement")
 	fs.DurationVar(&p.down, "down", time.Second, "how long a fault lasts at least")
+	fs.BoolVar(&p.pairs, "pairs", false, "a second fault, any of the chosen, strikes a moment after each one")
 	fs.DurationVar(&p.between, "between", 0, "pause before a fault; 31s lets clients ask for routes, as they do every 30 s")
 	fs.StringVar(&p.load, "load", "", "a program that sends, too, as tests/interop/java/load.py: it gets the name server and a topic, and prints \"ok BODY\" or \"fail WHY\" per send")
 	list := fs.Bool("list", false, "list the faults and exit")
@@ -159,8 +282,35 @@ func Main(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintf(out, "3 controllers, 3 brokers, files in %s\n", o.Dir)
-	if err = run(ctx, o, chosen, p, out); err == nil && *dir == "" {
+	// A network that can be cut answers for processes that are gone, so what happens to processes is looked at without it.
+	direct := slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return f.cuts })
+	cut := slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return !f.cuts })
+	rounds := p.rounds
+	for _, part := range []struct {
+		name   string
+		faults []fault
+	}{{"direct", direct}, {"network", cut}} {
+		if len(part.faults) == 0 {
+			continue
+		}
+		o := o
+		o.Network = part.name == "network"
+		if len(direct) > 0 && len(cut) > 0 {
+			o.Dir = filepath.Join(o.Dir, part.name)
+			if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+				return err
+			}
+			p.rounds = rounds * len(direct) / len(chosen)
+			if o.Network {
+				p.rounds = rounds - p.rounds
+			}
+		}
+		fmt.Fprintf(out, "3 controllers, 3 brokers, files in %s\n", o.Dir)
+		if err := run(ctx, o, part.faults, p, out); err != nil {
+			return err
+		}
+	}
+	if *dir == "" {
 		err = os.RemoveAll(o.Dir)
 	}
 	return err
@@ -188,6 +338,7 @@ type plan struct {
 	rounds, producers    int
 	pause, down, between time.Duration
 	load                 string
+	pairs                bool
 }
 
 func run(ctx context.Context, o Options, chosen []fault, p plan, out io.Writer) (err error) {
@@ -241,6 +392,9 @@ func (p plan) run(ctx context.Context, c *Cluster, l *load, b *beside, chosen []
 	ours, theirs = map[string]*tally{}, map[string]*tally{}
 	for i := range p.rounds {
 		f := chosen[i%len(chosen)]
+		if p.pairs {
+			f = f.with(chosen[rand.IntN(len(chosen))])
+		}
 		sleep(ctx, p.between)
 		seen := 0
 		if b != nil {
@@ -290,12 +444,22 @@ func round(ctx context.Context, c *Cluster, l *load, b *beside, f fault, down ti
 	begin := time.Now()
 	mend, err := f.hit(within, c)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, errors.Join(err, mend())
+	}
+	if f.halts {
+		sleep(within, down)
+		if err := mend(); err != nil {
+			return 0, 0, err
+		}
+		begin, mend = time.Now(), nothing
+		for _, p := range pulses {
+			p.restart()
+		}
 	}
 	for _, p := range pulses {
 		_, during := p.read()
 		if err := p.await(within, during+100); err != nil {
-			return time.Since(begin), l.failed.Load() - before, err
+			return time.Since(begin), l.failed.Load() - before, errors.Join(err, mend())
 		}
 	}
 	sleep(within, down-time.Since(begin))

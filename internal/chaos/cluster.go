@@ -35,6 +35,7 @@ type Cluster struct {
 	Controllers []*Process
 	Brokers     []*Process
 
+	net    *network // nil: they talk to each other directly
 	client *remoting.Client
 }
 
@@ -43,6 +44,7 @@ type Process struct {
 	Name string
 	Addr string // of its remoting server
 
+	net       *network
 	bin, conf string
 	command   string
 	log       string
@@ -57,6 +59,7 @@ type Options struct {
 	Binary      string // castor
 	Controllers int
 	Brokers     int
+	Network     bool              // it can be cut
 	Keys        map[string]string // of every broker, beside those that are needed
 }
 
@@ -68,18 +71,23 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return c, err
 	}
 	next := func() string { p := ports[0]; ports = ports[1:]; return p }
-	if c.Names, err = c.process(o.Binary, "namesrv", "namesrv", next(), map[string]string{"kvConfigPath": "kv.json", "configStorePath": "namesrv.properties"}); err != nil {
+	host := func(int) string { return "127.0.0.1" }
+	if o.Network {
+		c.net = newNetwork()
+		host = func(i int) string { return fmt.Sprintf("127.0.1.%d", i) }
+	}
+	if c.Names, err = c.process(o.Binary, "namesrv", "namesrv", "127.0.0.1", next(), map[string]string{"kvConfigPath": "kv.json", "configStorePath": "namesrv.properties"}); err != nil {
 		return c, err
 	}
 	var peers, controllers []string
 	for i := range o.Controllers {
-		port := next()
-		peers = append(peers, fmt.Sprintf("n%d-127.0.0.1:%s", i, port))
-		controllers = append(controllers, "127.0.0.1:"+port)
+		addr := net.JoinHostPort(host(1+i), next())
+		peers = append(peers, fmt.Sprintf("n%d-%s", i, addr))
+		controllers = append(controllers, addr)
 	}
 	for i, addr := range controllers {
-		_, port, _ := net.SplitHostPort(addr)
-		p, err := c.process(o.Binary, "controller", fmt.Sprintf("controller-%d", i), port, map[string]string{"controllerDLegerGroup": "chaos", "controllerDLegerPeers": strings.Join(peers, ";"),
+		host, port, _ := net.SplitHostPort(addr)
+		p, err := c.process(o.Binary, "controller", fmt.Sprintf("controller-%d", i), host, port, map[string]string{"controllerDLegerGroup": "chaos", "controllerDLegerPeers": strings.Join(peers, ";"),
 			"controllerDLegerSelfId": fmt.Sprintf("n%d", i), "controllerStorePath": "data", "configStorePath": "controller.properties"})
 		if err != nil {
 			return c, err
@@ -87,10 +95,14 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		c.Controllers = append(c.Controllers, p)
 	}
 	for i := range o.Brokers {
-		keys := map[string]string{"brokerClusterName": ClusterName, "brokerName": GroupName, "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1", "namesrvAddr": c.Names.Addr, "fastListenPort": "-1",
-			"enableControllerMode": "true", "controllerAddr": strings.Join(controllers, ";"), "storePathRootDir": "store", "mappedFileSizeCommitLog": "67108864", "diskMaxUsedSpaceRatio": "97", "diskSpaceCleanForciblyRatio": "98", "diskSpaceWarningLevelRatio": "99", "haListenPort": next()}
+		host, ha := host(1+o.Controllers+i), next()
+		keys := map[string]string{"brokerClusterName": ClusterName, "brokerName": GroupName, "brokerIP1": host, "brokerIP2": host, "namesrvAddr": c.Names.Addr, "fastListenPort": "-1",
+			"enableControllerMode": "true", "controllerAddr": strings.Join(controllers, ";"), "storePathRootDir": "store", "mappedFileSizeCommitLog": "67108864", "diskMaxUsedSpaceRatio": "97", "diskSpaceCleanForciblyRatio": "98", "diskSpaceWarningLevelRatio": "99", "haListenPort": ha}
 		maps.Copy(keys, o.Keys)
-		p, err := c.process(o.Binary, "broker", fmt.Sprintf("broker-%d", i), next(), keys)
+		p, err := c.process(o.Binary, "broker", fmt.Sprintf("broker-%d", i), host, next(), keys)
+		if err == nil && c.net != nil {
+			err = c.net.serve(p.Name, host, ha)
+		}
 		if err != nil {
 			return c, err
 		}
@@ -125,8 +137,9 @@ func (c *Cluster) all() []*Process {
 	return all
 }
 
-// process writes the configuration of a process. Values of keys that end in "Path" or "Dir" are below its folder.
-func (c *Cluster) process(bin, command, name, port string, keys map[string]string) (*Process, error) {
+// process writes the configuration of a process that others reach at a host and a port. Values of keys that end in "Path" or "Dir" are below
+// its folder.
+func (c *Cluster) process(bin, command, name, host, port string, keys map[string]string) (*Process, error) {
 	dir := filepath.Join(c.Dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -140,12 +153,20 @@ func (c *Cluster) process(bin, command, name, port string, keys map[string]strin
 		}
 		fmt.Fprintf(&text, "%s=%s\n", k, v)
 	}
-	p := &Process{Name: name, Addr: "127.0.0.1:" + port, bin: bin, command: command, conf: filepath.Join(dir, "conf.properties"), log: filepath.Join(dir, "log")}
+	p := &Process{Name: name, Addr: net.JoinHostPort(host, port), net: c.net, bin: bin, command: command, conf: filepath.Join(dir, "conf.properties"), log: filepath.Join(dir, "log")}
+	if c.net != nil && host != "127.0.0.1" {
+		if err := c.net.serve(name, host, port); err != nil {
+			return nil, err
+		}
+	}
 	return p, os.WriteFile(p.conf, []byte(text.String()), 0o600)
 }
 
-// Start runs the process. It does not wait until it serves.
+// Start runs the process, unless it runs already. It does not wait until it serves.
 func (p *Process) Start() error {
+	if p.Running() {
+		return nil
+	}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -156,6 +177,9 @@ func (p *Process) Start() error {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		return err
+	}
+	if p.net != nil {
+		p.net.started(p.Name, p.cmd.Process.Pid)
 	}
 	cmd, ended := p.cmd, make(chan error, 1)
 	p.ended = ended
@@ -219,6 +243,9 @@ func (c *Cluster) Close() error {
 			_ = p.Continue()
 		}
 		err = errors.Join(err, p.Kill())
+	}
+	if c.net != nil {
+		c.net.close()
 	}
 	c.client.Close()
 	return err

@@ -190,6 +190,13 @@ func (p *pulse) reset() {
 	p.worst, p.count = 0, 0
 }
 
+// restart begins to measure now.
+func (p *pulse) restart() {
+	p.Lock()
+	defer p.Unlock()
+	p.worst, p.last = 0, time.Now()
+}
+
 // read returns the longest silence since reset, also one that goes on, and the number of acknowledgements.
 func (p *pulse) read() (time.Duration, int) {
 	p.Lock()
