@@ -14,7 +14,7 @@ import quorum
 HERE = pathlib.Path(__file__).resolve().parent
 PROBE_TOPIC = "castor-bench-probe"
 PROBE_PAUSE = 0.002
-UPDATE_AND_CREATE_TOPIC, SEND_MESSAGE_V2 = 17, 310
+UPDATE_AND_CREATE_TOPIC, SEND_MESSAGE_V2, GET_BROKER_HA_STATUS = 17, 310, 907
 # Java's broker gets its heap's pages before it starts to serve, as production settings have it, if the heap is large.
 LARGE_HEAP = "4g"
 
@@ -70,14 +70,17 @@ class Broker(cluster.Cluster):
 
 
 class Group(quorum.Quorum):
-    """A name server, three controllers and three brokers, all of one kind, as Broker is to those who measure."""
+    """A name server, three controllers and some brokers, all of one kind, as Broker is to those who measure.
+
+    classic: without controllers, the first broker is SYNC_MASTER and the others are its slaves.
+    """
 
     KINDS = ("namesrv", "controller", "broker")
     SEGMENT = 256 << 20
 
-    def __init__(self, impl, directory, conf, heap):
-        super().__init__(impl, directory, 3, self.KINDS, {"mappedFileSizeCommitLog": self.SEGMENT} | conf)
-        self.heap = heap
+    def __init__(self, impl, directory, conf, heap, brokers, classic=False):
+        super().__init__(impl, directory, brokers, self.KINDS, {"mappedFileSizeCommitLog": self.SEGMENT} | conf)
+        self.heap, self.classic = heap, classic
 
     @property
     def namesrv(self):
@@ -85,9 +88,13 @@ class Group(quorum.Quorum):
 
     def __enter__(self):
         try:
-            self.start("namesrv", *self.controllers)
-            self.start(*self.brokers)
-            quorum.wait("all brokers in sync", lambda: self.in_sync() == self.brokers)
+            if self.classic:
+                self.start("namesrv", *self.brokers)
+                quorum.wait("all slaves", lambda: self.slaves() == len(self.brokers) - 1)
+            else:
+                self.start("namesrv", *self.controllers)
+                self.start(*self.brokers)
+                quorum.wait("all brokers in sync", lambda: self.in_sync() == self.brokers)
         except BaseException:
             self.stop()
             raise
@@ -95,6 +102,19 @@ class Group(quorum.Quorum):
 
     def __exit__(self, *_):
         self.stop()
+
+    def slaves(self):
+        """How many slaves the first broker has that are in sync."""
+        _, body = quorum.request(self.ports[self.brokers[0]], GET_BROKER_HA_STATUS)
+        return sum(c.get("inSync", False) for c in json.loads(body or b"{}").get("haConnectionInfo", []))
+
+    def _conf(self, name, folder):
+        conf = super()._conf(name, folder)
+        if self.classic and name in self.brokers:
+            index = self.brokers.index(name)
+            del conf["controllerAddr"]
+            conf |= {"enableControllerMode": "false", "allAckInSyncStateSet": "false", "brokerId": index, "brokerRole": "SLAVE" if index else "SYNC_MASTER"}
+        return conf
 
     def pid(self):
         """The ids of all processes: what a message costs, it costs all of them."""

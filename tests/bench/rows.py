@@ -16,7 +16,8 @@ class Scenario:
     heap: str = "4g"
     warm: bool = True    # run a load first that is not measured: Java compiles its hot paths meanwhile
     once: bool = False   # one round is enough: the loads repeat by themselves
-    group: bool = False  # three brokers and three controllers, acknowledged by the whole SyncStateSet
+    group: int = 0       # so many brokers and three controllers, acknowledged by the whole SyncStateSet
+    classic: bool = False  # of a group: Java's has no controllers, but SYNC_MASTER and slaves
 
 
 ALL_ACK = {"allAckInSyncStateSet": "true", "minInSyncReplicas": 2, "inSyncReplicas": 2}
@@ -27,8 +28,10 @@ SCENARIOS = {
     # The smallest heap that Java's broker works with, and no page of it touched in advance.
     "idle": Scenario(heap="256m", warm=False),
     "big": Scenario(warm=False, once=True),
-    "group": Scenario(conf=ALL_ACK, heap="1g", group=True),
-    "group-sync": Scenario(conf=ALL_ACK | {"flushDiskType": "SYNC_FLUSH"}, heap="1g", group=True),
+    "group": Scenario(conf=ALL_ACK, heap="1g", group=3),
+    "group-sync": Scenario(conf=ALL_ACK | {"flushDiskType": "SYNC_FLUSH"}, heap="1g", group=3),
+    "pair": Scenario(conf=ALL_ACK, heap="1g", group=2, classic=True),
+    "group-idle": Scenario(conf=ALL_ACK, heap="256m", group=3, warm=False),
 }
 
 
@@ -58,6 +61,8 @@ LOADS = {
     "group-64": Load("group", "send --inflight 64"),
     "group-1": Load("group", "send --inflight 1"),
     "group-sync-64": Load("group-sync", "send --inflight 64", quick=False),
+    "pair-64": Load("pair", "send --inflight 64", quick=False),
+    "group-idle": Load("group-idle", step="idle"),
     "first-ack": Load("idle", step="first_ack"),
     "memory": Load("idle", step="memory"),
     "restart": Load("big", step="restart", quick=False),
@@ -120,6 +125,9 @@ ROWS = [
     _cpu("group-64", "three replicas, 64 in flight", 12),
     _rate("group-1", "three replicas, 1 in flight", 7),
     _rate("group-sync-64", "three replicas, SYNC_FLUSH on each, 64 in flight", 4),
+    _rate("pair-64", "two replicas against SYNC_MASTER and a slave, 64 in flight", 6),
+    _less("group-idle", "three replicas, idle: memory of all, anonymous", "MiB", "anonymous_mib", name="group-memory", bound=200),
+    _less("group-idle", "three replicas, idle: CPU of all", "% of one", "cpu_percent", name="group-idle", bound=2),
     _less("memory", "idle memory, anonymous", "MiB", "anonymous_mib", bound=25),
     _less("first-ack", "start to first acknowledgement", "s", "seconds", bound=0.1),
     _less("restart", "restart after kill -9 over a large log", "s", "seconds", target=10),

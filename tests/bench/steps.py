@@ -79,8 +79,16 @@ class Steps:
     def memory(self):
         """Anonymous memory of the idle broker: what is its own, not the page cache's."""
         time.sleep(self.timing.idle)
-        status = pathlib.Path(f"/proc/{self.broker.pid()}/status").read_text()
-        return {"anonymous_mib": int(re.search(r"^RssAnon:\s+(\d+) kB", status, re.M)[1]) / 1024}
+        return {"anonymous_mib": anonymous_mib(self.broker.pid())}
+
+    def idle(self):
+        """Anonymous memory and processor time of all idle processes of a group."""
+        pids = self.broker.pid().split(",")
+        time.sleep(self.timing.idle)
+        begin, before = time.monotonic(), sum(map(cpu_seconds, pids))
+        time.sleep(self.timing.idle)
+        spent = sum(map(cpu_seconds, pids)) - before
+        return {"anonymous_mib": sum(map(anonymous_mib, pids)), "cpu_percent": 100 * spent / (time.monotonic() - begin)}
 
     def restart(self):
         """Kill -9 under a large log, start, first acknowledgement."""
@@ -122,6 +130,16 @@ class Steps:
         if done.returncode != 0:
             raise RuntimeError(f"castor bench {' '.join(arguments)}: {done.stdout.strip()}")
         return result
+
+
+def anonymous_mib(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^RssAnon:\s+(\d+) kB", status, re.M)[1]) / 1024
+
+
+def cpu_seconds(pid):
+    """As the scheduler has it: what is spent between two ticks counts, too."""
+    return sum(int(task.read_text().split()[0]) for task in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def log_bytes(store):

@@ -19,8 +19,8 @@ BROKER_CONF = {
 class Group(Quorum):
     """A name server, three controllers and three brokers."""
 
-    def __init__(self, impl, directory):
-        super().__init__(impl, directory, 3, ("namesrv", "controller", "broker"), BROKER_CONF)
+    def __init__(self, impl, directory, conf=None):
+        super().__init__(impl, directory, 3, ("namesrv", "controller", "broker"), BROKER_CONF | (conf or {}))
         self.stopped = set()
 
     def start_all(self):
