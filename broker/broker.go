@@ -143,6 +143,7 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	b.stats = newStats(b)
 	b.assigner = newAssigner(b)
 	b.store.SetArrivals(b.holds)
+	b.store.SetApplied(b.standby.stateChanged)
 	if cfg.EnableControllerMode {
 		if b.replicas, err = newReplicas(b, cfg); err != nil {
 			return nil, errors.Join(err, b.store.Close())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/fnv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,7 +34,9 @@ type standby struct {
 	// of run
 	chosen bool
 	until  time.Time // when it is given up after chosen has become false
-	moved  time.Time // when a role was last looked at
+	news   chan struct{}
+	seen   atomic.Int64 // counter of the topics' version
+	moved  time.Time    // when a role was last looked at
 
 	mu    sync.Mutex
 	at    map[string]*standbyEntry // by name server; only those where something has been done
@@ -51,10 +54,9 @@ type standbyEntry struct {
 }
 
 const (
-	// standbyTick is how often topics are looked at for changes, and so how much later than under the first name they appear.
-	standbyTick = 100 * time.Millisecond
-	// standbyRest is the same for who is not chosen; he is told when the roles change.
-	standbyRest = time.Second
+	// standbyTick is how often is looked what is to be done that nobody has told of, standbyHaste the same while the roles have just changed.
+	standbyTick  = time.Second
+	standbyHaste = 100 * time.Millisecond
 	// standbyLinger is how long the name is kept for the next one.
 	standbyLinger = 2 * time.Second
 	// standbyAgain is when everything is registered once more after a change of roles: a name server may have been told by the former
@@ -63,7 +65,7 @@ const (
 )
 
 func newStandby(b *Broker) *standby {
-	return &standby{b: b, name: b.conf.Load().BrokerName + standbySuffix, wake: make(chan struct{}, 1), at: map[string]*standbyEntry{}}
+	return &standby{b: b, name: b.conf.Load().BrokerName + standbySuffix, wake: make(chan struct{}, 1), news: make(chan struct{}, 1), at: map[string]*standbyEntry{}}
 }
 
 // is tells whether a client has chosen the second name of this broker's group.
@@ -126,6 +128,20 @@ func (s *standby) roleChanged() {
 	}
 }
 
+// stateChanged has a change of topics looked at. It runs wherever state is applied.
+func (s *standby) stateChanged() {
+	if counter := s.b.topics.version().Counter; s.seen.Swap(counter) != counter {
+		s.lookAgain()
+	}
+}
+
+func (s *standby) lookAgain() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
 // serves tells whether this broker is the one that takes the second name now.
 func (s *standby) serves() bool {
 	g := s.b.replicas
@@ -150,14 +166,15 @@ func (s *standby) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-s.news:
 		case <-s.wake:
 			moved = true
 		}
 		s.look(ctx, moved)
-		if s.chosen {
-			tick.Reset(standbyTick)
+		if s.b.clk.Now().Sub(s.moved) < 2*standbyLinger {
+			tick.Reset(standbyHaste)
 		} else {
-			tick.Reset(standbyRest)
+			tick.Reset(standbyTick)
 		}
 	}
 }
@@ -213,6 +230,9 @@ func (s *standby) look(ctx context.Context, moved bool) {
 				s.mu.Lock()
 				e.busy = false
 				s.mu.Unlock()
+				if s.b.topics.version() != version {
+					s.lookAgain()
+				}
 			})
 		}
 	}

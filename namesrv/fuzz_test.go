@@ -42,7 +42,7 @@ func FuzzRegistration(f *testing.F) {
 				t.Errorf("route of %q: %+v", topic, route)
 			}
 		}
-		b.apply(b.table.Disconnect([]Link{"link"}))
+		b.disconnect("link")
 		if topics, brokers := b.table.Len(); topics != 0 || brokers != 0 || len(b.table.groups) != 0 {
 			t.Errorf("%d topics and %d brokers stay", topics, brokers)
 		}

@@ -113,7 +113,7 @@ func TestRegisterTopic(t *testing.T) {
 	if b.apply(fx); !known || b.perms("N")["a"] != 6 {
 		t.Error("the topic has no route")
 	}
-	b.apply(b.table.Disconnect([]Link{"h1:1"}))
+	b.disconnect("h1:1")
 	if len(b.table.AllTopics()) != 0 {
 		t.Error("the topic outlives its broker")
 	}

@@ -3,6 +3,7 @@ package namesrv
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,7 +12,7 @@ import (
 func (t *RouteTable) Heartbeat(cluster, name, addr string, now time.Time) (known bool) {
 	for _, m := range t.places[place{cluster, addr}] {
 		m.lastUpdate = now
-		known = known || name == "" || m.name == name
+		known = known || m.leaves.IsZero() && (name == "" || m.name == name)
 	}
 	return known
 }
@@ -24,9 +25,44 @@ func (t *RouteTable) Unregister(cluster, name, addr string) (fx Effects) {
 	return fx
 }
 
-// Disconnect removes the members whose last registration came over one of the links.
-func (t *RouteTable) Disconnect(links []Link) (fx Effects) {
-	t.leave(t.find(func(m *member) bool { return slices.Contains(links, m.link) }), ReasonClosed, &fx)
+// replaceTime is how long a member whose connection has ended stays in the routes, if another may take its place: a master that has
+// replicas, and a standby. Without it whoever asked in the meantime would see the broker name without queues, for as long as clients keep a route.
+const replaceTime = time.Second
+
+// Disconnect removes the members whose last registration came over one of the links, those that may be replaced with a Depart in replaceTime;
+// wait tells that there are such.
+func (t *RouteTable) Disconnect(links []Link, now time.Time) (fx Effects, wait bool) {
+	gone := t.find(func(m *member) bool { return slices.Contains(links, m.link) })
+	out := slices.DeleteFunc(slices.Clone(gone), func(m *member) bool {
+		stays := t.replaceable(m, gone)
+		if stays {
+			m.leaves, m.link, wait = now.Add(replaceTime), nil, true
+		}
+		return stays
+	})
+	t.leave(out, ReasonClosed, &fx)
+	return fx, wait
+}
+
+func (t *RouteTable) replaceable(m *member, gone []*member) bool {
+	if strings.HasSuffix(m.name, standbySuffix) {
+		return true
+	}
+	g := t.groups[m.name]
+	if m.id != masterID || g.acting {
+		return false
+	}
+	for _, o := range g.members {
+		if !slices.Contains(gone, o) {
+			return true
+		}
+	}
+	return false
+}
+
+// Depart removes the members that were not replaced in time, and have not come back.
+func (t *RouteTable) Depart(now time.Time) (fx Effects) {
+	t.leave(t.find(func(m *member) bool { return !m.leaves.IsZero() && !now.Before(m.leaves) }), ReasonClosed, &fx)
 	return fx
 }
 

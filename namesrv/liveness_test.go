@@ -1,6 +1,7 @@
 package namesrv
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -104,10 +105,10 @@ func TestDisconnectGoesByTheConnectionOfTheLastRegistration(t *testing.T) {
 	b.join(reg("a", 0, "h1:1", link("first")))
 	b.join(reg("a", 0, "h1:1", link("second")))
 	b.table.Heartbeat("C", "a", "h1:1", b.now)
-	if fx := b.apply(b.table.Disconnect([]Link{"first"})); fx.Events != nil {
+	if fx := b.disconnect("first"); fx.Events != nil {
 		t.Errorf("left: %+v", fx.Events)
 	}
-	fx := b.apply(b.table.Disconnect([]Link{"second", "unknown"}))
+	fx := b.disconnect("second", "unknown")
 	if d := cmp.Diff([]Event{{Reason: ReasonClosed, Cluster: "C", Name: "a", Addr: "h1:1"}}, fx.Events); d != "" {
 		t.Error(d)
 	}
@@ -121,7 +122,7 @@ func TestDisconnectTakesBothNamesOfAProcess(t *testing.T) {
 	b.join(reg("a", 0, "h1:1"))
 	b.join(reg("a", 1, "h2:1"))
 	b.join(reg("a.standby", 0, "h2:1"))
-	b.apply(b.table.Disconnect([]Link{"h2:1"}))
+	b.disconnect("h2:1")
 	if got := b.view.world.Load().brokers; len(got) != 1 || len(got["a"].BrokerAddrs) != 1 {
 		t.Errorf("brokers %v", got)
 	}
@@ -180,5 +181,73 @@ func TestVersion(t *testing.T) {
 	}
 	if _, ok := b.table.Version("C", "a", "h9:1"); ok {
 		t.Error("an unknown address has a version")
+	}
+}
+
+// TestWhoMayBeReplacedStaysForAMoment: a master with replicas, and a standby, so that nobody is told of a topic without queues.
+func TestWhoMayBeReplacedStaysForAMoment(t *testing.T) {
+	setup := func() *bench {
+		b := newBench(t)
+		b.join(reg("a", 0, "h1:1", has("T", "U")))
+		b.join(reg("a", 1, "h2:1"))
+		b.join(reg("a", 2, "h3:1"))
+		b.join(reg("a.standby", 0, "h2:1", has("T", "U")))
+		return b
+	}
+	addrs := func(b *bench, name string) map[int64]string {
+		for _, d := range b.route("T").BrokerDatas {
+			if d.BrokerName == name {
+				return d.BrokerAddrs
+			}
+		}
+		return nil
+	}
+	end := func(b *bench, links ...Link) (wait bool) {
+		fx, wait := b.table.Disconnect(links, b.now)
+		b.apply(fx)
+		return wait
+	}
+	b := setup()
+	if !end(b, "h1:1") {
+		t.Error("nobody is waited for")
+	}
+	if got := addrs(b, "a"); got[0] != "h1:1" {
+		t.Errorf("the master has left at once: %v", got)
+	}
+	if b.table.Heartbeat("C", "a", "h1:1", b.now) {
+		t.Error("a broker whose connection has ended need not register again")
+	}
+	b.join(reg("a", 0, "h2:1", has("T", "U"))) // it was 1
+	if got := addrs(b, "a"); !maps.Equal(got, map[int64]string{0: "h2:1", 2: "h3:1"}) {
+		t.Errorf("after the replacement: %v", got)
+	}
+	b.apply(b.table.Depart(b.now.Add(time.Hour)))
+	if got := addrs(b, "a"); got[0] != "h2:1" {
+		t.Errorf("the new master has left: %v", got)
+	}
+
+	b = setup()
+	end(b, "h2:1") // a replica that is the standby
+	if got := addrs(b, "a"); !maps.Equal(got, map[int64]string{0: "h1:1", 2: "h3:1"}) {
+		t.Errorf("a replica has not left: %v", got)
+	}
+	if got := addrs(b, "a.standby"); got[0] != "h2:1" {
+		t.Errorf("the standby has left at once: %v", got)
+	}
+	b.join(reg("a.standby", 0, "h3:1", has("T", "U")))
+	b.apply(b.table.Depart(b.now.Add(time.Hour)))
+	if got := addrs(b, "a.standby"); got[0] != "h3:1" {
+		t.Errorf("the new standby is not there: %v", got)
+	}
+
+	b = setup()
+	end(b, "h1:1")
+	b.join(reg("a", 0, "h1:1", has("T", "U"))) // a new connection
+	b.apply(b.table.Depart(b.now.Add(time.Hour)))
+	if got := addrs(b, "a"); got[0] != "h1:1" {
+		t.Errorf("a master that has come back has left: %v", got)
+	}
+	if end(b, "h1:1", "h2:1", "h3:1"); addrs(b, "a") != nil {
+		t.Error("a group that is gone has not left")
 	}
 }

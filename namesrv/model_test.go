@@ -199,7 +199,10 @@ func (m *machine) leave(rt *rapid.T) {
 func (m *machine) disconnect(rt *rapid.T) {
 	links := rapid.SliceOfN(rapid.SampledFrom(modelLinks), 1, 3).Draw(rt, "links")
 	m.model.drop(func(x modelMember) bool { return slices.Contains(links, x.link) })
-	m.after(rt, m.bench.table.Disconnect(links))
+	fx, _ := m.bench.table.Disconnect(links, m.model.now)
+	late := m.bench.table.Depart(m.model.now.Add(replaceTime))
+	m.after(rt, Effects{Topics: append(fx.Topics, late.Topics...), Brokers: fx.Brokers || late.Brokers, Events: append(fx.Events, late.Events...),
+		Notices: append(fx.Notices, late.Notices...)})
 }
 
 func (m *machine) second(rt *rapid.T) {

@@ -109,6 +109,7 @@ type member struct {
 	link       Link
 	lastUpdate time.Time
 	timeout    time.Duration
+	leaves     time.Time // its connection has ended; zero: it has not
 }
 
 // place is where a heartbeat comes from. A process may be a member of two broker names: a replica that is also the standby.
@@ -223,7 +224,7 @@ func (t *RouteTable) enter(g *group, r *Registration, holder *member, earlier []
 }
 
 func (m *member) renew(r *Registration, now time.Time) {
-	m.haAddr, m.version, m.link, m.timeout, m.lastUpdate = r.HAAddr, r.Version, r.Link, r.Timeout, now
+	m.haAddr, m.version, m.link, m.timeout, m.lastUpdate, m.leaves = r.HAAddr, r.Version, r.Link, r.Timeout, now, time.Time{}
 	if r.Filters != nil {
 		m.filters = slices.Clone(r.Filters)
 	}
@@ -327,7 +328,9 @@ func (t *RouteTable) WipeWrite(name string) (topics int, fx Effects) {
 
 // refreshBoth is refresh for a broker name and its standby name: what is sent to that goes to the same group.
 func (t *RouteTable) refreshBoth(name string, g *group, fx *Effects) {
-	t.refresh(name, g, fx)
+	if g != nil {
+		t.refresh(name, g, fx)
+	}
 	if standby := t.groups[name+standbySuffix]; standby != nil {
 		t.refresh(name+standbySuffix, standby, fx)
 	}
@@ -337,9 +340,9 @@ func (t *RouteTable) refreshBoth(name string, g *group, fx *Effects) {
 func (t *RouteTable) AddWrite(name string) (topics int, fx Effects) {
 	delete(t.wiped, name)
 	g := t.groups[name]
-	if g == nil {
+	t.refreshBoth(name, g, &fx)
+	if g == nil { // its standby may be there
 		return 0, fx
 	}
-	t.refreshBoth(name, g, &fx)
 	return len(g.topics), fx
 }

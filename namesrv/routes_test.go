@@ -25,6 +25,16 @@ type bench struct {
 	now    time.Time
 }
 
+// disconnect ends connections, and lets the time pass in which who was there may be replaced.
+func (b *bench) disconnect(links ...Link) Effects {
+	fx, _ := b.table.Disconnect(links, b.now)
+	b.apply(fx)
+	late := b.apply(b.table.Depart(b.now.Add(replaceTime)))
+	late.Events = append(fx.Events, late.Events...)
+	late.Notices = append(fx.Notices, late.Notices...)
+	return late
+}
+
 func newBench(t *testing.T) *bench {
 	b := &bench{t: t, table: NewRouteTable(), now: time.Unix(1_700_000_000, 0)}
 	b.apply(Effects{Brokers: true})
@@ -379,7 +389,7 @@ func TestActingMaster(t *testing.T) {
 		b.join(reg("a", 0, "h1:1", acting(true), has("T1", "rmq_sys_SYNC_BROKER_MEMBER_a")))
 		b.join(reg("a", 1, "h2:1", acting(true), has("T1", "rmq_sys_SYNC_BROKER_MEMBER_a")))
 		b.join(reg("a", 2, "h3:1", acting(true), has("T1", "rmq_sys_SYNC_BROKER_MEMBER_a")))
-		b.apply(b.table.Disconnect([]Link{"h1:1"}))
+		b.disconnect("h1:1")
 		return b
 	}
 	f := func(name string, support bool, want map[int64]string) {
@@ -416,7 +426,7 @@ func TestActingMaster(t *testing.T) {
 		b.apply(Effects{Brokers: true})
 		b.join(reg("a", 0, "h1:1"))
 		b.join(reg("a", 1, "h2:1"))
-		b.apply(b.table.Disconnect([]Link{"h1:1"}))
+		b.disconnect("h1:1")
 		if _, ok := b.route("T1").BrokerDatas[0].BrokerAddrs[0]; ok || b.perms("T1")["a"] != 6 {
 			t.Errorf("route %+v", b.route("T1"))
 		}
@@ -433,7 +443,7 @@ func TestMinBrokerIDNotices(t *testing.T) {
 		return func(b *bench) Effects { _, fx := b.join(reg("a", id, addr, acting(true))); return fx }
 	}
 	leave := func(addr string) func(*bench) Effects {
-		return func(b *bench) Effects { return b.apply(b.table.Disconnect([]Link{addr})) }
+		return func(b *bench) Effects { return b.disconnect(addr) }
 	}
 	steps := []step{
 		{"the first registration never counts", join(2, "h3:1"), nil},
@@ -461,7 +471,7 @@ func TestMinBrokerIDNotices(t *testing.T) {
 		b := newBench(t)
 		b.join(reg("a", 0, "h1:1"))
 		b.join(reg("a", 1, "h2:1"))
-		if fx := b.apply(b.table.Disconnect([]Link{"h1:1"})); fx.Notices != nil {
+		if fx := b.disconnect("h1:1"); fx.Notices != nil {
 			t.Errorf("got %+v", fx.Notices)
 		}
 	})
@@ -470,7 +480,7 @@ func TestMinBrokerIDNotices(t *testing.T) {
 		for id, addr := range []string{"h1:1", "h2:1", "h3:1"} {
 			b.join(reg("a", int64(id), addr, acting(true)))
 		}
-		fx := b.apply(b.table.Disconnect([]Link{"h1:1", "h2:1"}))
+		fx := b.disconnect("h1:1", "h2:1")
 		if len(fx.Notices) != 1 || fx.Notices[0].MinAddr != "h3:1" {
 			t.Errorf("got %+v", fx.Notices)
 		}
@@ -483,7 +493,7 @@ func TestZones(t *testing.T) {
 	b.join(reg("b", 0, "h2:1", zone("z2"), filters("f2")))
 	b.join(reg("c", 0, "h3:1", zone("z2")))
 	b.join(reg("c", 1, "h4:1", zone("z2")))
-	b.apply(b.table.Disconnect([]Link{"h3:1"}))
+	b.disconnect("h3:1")
 	names := func(zone string) []string {
 		r := b.routeIn("T1", zone)
 		brokers, queues := []string{}, []string{}
@@ -513,7 +523,7 @@ func TestZones(t *testing.T) {
 			t.Errorf("zone %s: %s", zone, d)
 		}
 	}
-	b.apply(b.table.Disconnect([]Link{"h4:1"}))
+	b.disconnect("h4:1")
 	if r := b.routeIn("T1", "z9"); r == nil || len(r.BrokerDatas) != 0 {
 		t.Errorf("a zone without brokers: %+v", r)
 	}
@@ -553,7 +563,7 @@ func TestWritePermission(t *testing.T) {
 	}
 	b.join(reg("a", 0, "h1:1", has("T1", "T2", "T3"), perm("T2", 7), perm("T3", 4), state(9)))
 	expect("registered again", wiped)
-	b.apply(b.table.Disconnect([]Link{"h1:1"}))
+	b.disconnect("h1:1")
 	_, fx = b.join(reg("a", 0, "h1:1", has("T1", "T2", "T3"), perm("T2", 7), perm("T3", 4)))
 	expect("back after an absence", wiped)
 	if len(fx.Events) != 1 || !fx.Events[0].Wiped {

@@ -203,8 +203,10 @@ func (s *Server) disconnected(c *remoting.Conn) {
 	}
 }
 
-// departures removes the brokers of closed connections, all that have gathered at once.
+// departures removes the brokers of closed connections, all that have gathered at once, and those that were not replaced in time.
 func (s *Server) departures(ctx context.Context) error {
+	late := s.clock.NewTimer(replaceTime)
+	defer late.Stop()
 	for {
 		select {
 		case <-s.wake:
@@ -212,7 +214,15 @@ func (s *Server) departures(ctx context.Context) error {
 			links := s.closed
 			s.closed = nil
 			s.closedMu.Unlock()
-			s.change(func(t *RouteTable) Effects { return t.Disconnect(links) })
+			s.change(func(t *RouteTable) Effects {
+				fx, wait := t.Disconnect(links, s.clock.Now())
+				if wait {
+					late.Reset(replaceTime)
+				}
+				return fx
+			})
+		case <-late.C:
+			s.change(func(t *RouteTable) Effects { return t.Depart(s.clock.Now()) })
 		case <-ctx.Done():
 			return nil
 		}

@@ -243,6 +243,9 @@ func (s *Store) applyState(at int64, v *message.View) error {
 	if err := s.State.Apply(v.Body(), end, v.StoreTimestamp()); err != nil {
 		return fmt.Errorf("state record at %d: %w", at, err)
 	}
+	if s.onApply != nil {
+		s.onApply()
+	}
 	return nil
 }
 

@@ -150,6 +150,7 @@ type Store struct {
 	announced  int64        // end of the log when onWrite was called last; under advancing
 	wanted     atomic.Int64 // counts the calls of Advance
 	broken     atomic.Pointer[error]
+	onApply    func()
 	diskFull   atomic.Bool
 	waiters    waiters
 	ticked     atomic.Int64 // uptime at the last look at deadlines
@@ -197,6 +198,9 @@ func (s *Store) Stats() *Stats { return &s.stats }
 
 // SetArrivals says who is told of arriving messages. Call it before Run.
 func (s *Store) SetArrivals(a Arrivals) { s.arrivals = a }
+
+// SetApplied says who is told that the state has changed. f runs on whoever advances and must not block. Call it before Run.
+func (s *Store) SetApplied(f func()) { s.onApply = f }
 
 // Torn tells whether the power may have failed before all was synced that this store had confirmed, or acknowledged to a master: it may have
 // begun without the end of its log. That holds, over restarts, until Mended.
