@@ -60,7 +60,7 @@ type machine struct {
 	failed    bool         // the disk has failed: the process should be started again
 	skew      atomic.Int64 // of the time of day, in ms
 	lossAt    int64
-	wounded   bool // has lost unsynced data, and does not have lossAt again
+	wounded   bool // may have lost unsynced data, and does not have lossAt again
 }
 
 func newMachine(w *world, id int64, rng *rand.Rand) *machine {
@@ -328,6 +328,8 @@ func (m *machine) kill(power bool, why string) {
 	mode := vfs.CrashKeep
 	if power {
 		mode = []vfs.CrashMode{vfs.CrashDrop, vfs.CrashMix, vfs.CrashTear}[m.rng.IntN(3)]
+	}
+	if power || m.failed { // a store whose disk has failed cannot know either what it has lost
 		m.wounded, m.lossAt = !m.w.sync, 1<<62
 	}
 	m.w.note("r%d: dies: %s, power loss %v, confirmed %d", m.id, why, power, p.final)

@@ -337,7 +337,7 @@ func (e *end) Write(p []byte) (int, error) {
 
 // TryWrite is Write without waiting (remoting.TryWriter). Like a socket's it may take a part.
 func (e *end) TryWrite(p []byte) (int, error) {
-	if e.n.chance(20) {
+	if len(p) > 64 && e.n.chance(20) {
 		p = p[:e.n.upTo(len(p))]
 	}
 	if len(p) == 0 {

@@ -523,7 +523,7 @@ func (w *world) mayLosePower(m *machine) bool {
 func (w *world) anyWounded() bool {
 	for _, m := range w.machines {
 		m.mu.Lock()
-		wounded := m.wounded
+		wounded := m.wounded || m.failed || m.failIn > 0
 		m.mu.Unlock()
 		if wounded {
 			return true
@@ -533,6 +533,9 @@ func (w *world) anyWounded() bool {
 }
 
 func (w *world) strikeDisk(m *machine) {
+	if !w.sync && w.anyWounded() { // one machine at a time
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failIn, m.failFor = 1+w.rng.IntN(20), []int{1, 2, 5, 1 << 30}[w.rng.IntN(4)] // the last: until it is replaced
