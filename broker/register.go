@@ -85,12 +85,14 @@ func (n *registrar) registerAll(ctx context.Context) {
 }
 
 func (n *registrar) registerFull(ctx context.Context, addr string) {
-	if _, known := n.b.brokerID(); !known {
+	id, known := n.b.brokerID()
+	if !known {
 		return
 	}
+	whole := id != 0 || n.b.reigns() // a new master may not have all topics yet
 	var all []*body.TopicConfig
 	all = append(all, n.b.store.State.Topics()...)
-	err := n.register(ctx, addr, all, true)
+	err := n.register(ctx, addr, all, whole)
 	n.mu.Lock()
 	was := n.seen[addr]
 	n.seen[addr] = err == nil

@@ -245,6 +245,9 @@ const hop = "castorHop"
 // patience is how long a request waits for a master. Clients wait for three seconds.
 const patience = 2500 * time.Millisecond
 
+// freshness is how long a request that only reads does.
+const freshness = 500 * time.Millisecond
+
 // onMaster has a request served by the group's master: here if this broker is, else it waits for one in a lane and is forwarded.
 func (b *Broker) onMaster(serve func(*remoting.Request) error) func(*remoting.Request) error {
 	return func(r *remoting.Request) error {
@@ -254,7 +257,25 @@ func (b *Broker) onMaster(serve func(*remoting.Request) error) func(*remoting.Re
 		case !r.In(b.replicas.lane):
 			return b.replicas.lane.Redo()
 		}
-		return b.replicas.forward(r, serve)
+		return b.replicas.forward(r, serve, patience)
+	}
+}
+
+// onFresh has a request that only reads served by the master, so that it finds what was answered before, whoever has answered. Where there is no
+// master soon this broker serves it with what it has.
+func (b *Broker) onFresh(serve func(*remoting.Request) error) func(*remoting.Request) error {
+	return func(r *remoting.Request) error {
+		switch {
+		case b.leads():
+			return serve(r)
+		case !r.In(b.replicas.lane):
+			return b.replicas.lane.Redo()
+		}
+		err := b.replicas.forward(r, serve, freshness)
+		if err != nil && !b.store.Joining() {
+			return serve(r)
+		}
+		return err
 	}
 }
 
@@ -271,8 +292,8 @@ func (b *Broker) onWhole(serve func(*remoting.Request) error) func(*remoting.Req
 
 // forward waits until there is a master that takes the request, and has it serve it. A master that hangs is given up when there is
 // another one, and one that refuses is asked again: a producer that has come here has no better address to turn to.
-func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) error) error {
-	deadline := time.Now().Add(patience - r.Age())
+func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) error, within time.Duration) error {
+	deadline := time.Now().Add(within - r.Age())
 	_, hopped := r.Ext(hop)
 	var last error
 	for wait := forwardPause; ; wait = min(2*wait, longestPause) {

@@ -16,6 +16,10 @@ func (b *Broker) routes() []remoting.Route {
 	master := func(c code.Request, l *remoting.Lane, f func(*remoting.Request) error) remoting.Route {
 		return on(c, l, b.onMaster(f))
 	}
+	// What may be older if there is no master.
+	fresh := func(c code.Request, l *remoting.Lane, f func(*remoting.Request) error) remoting.Route {
+		return on(c, l, b.onFresh(f))
+	}
 	// What a replica can serve whose queues are whole.
 	whole := func(c code.Request, l *remoting.Lane, f func(*remoting.Request) error) remoting.Route {
 		return on(c, l, b.onWhole(f))
@@ -33,8 +37,8 @@ func (b *Broker) routes() []remoting.Route {
 		master(code.ConsumerSendMsgBack, nil, remoting.On(b.handleSendBack)),
 		on(code.SendReplyMessage, nil, reply),
 		on(code.SendReplyMessageV2, nil, reply),
-		whole(code.QueryMessage, query, remoting.On(b.handleQueryMessage)),
-		whole(code.ViewMessageByID, query, remoting.On(b.handleViewMessage)),
+		fresh(code.QueryMessage, query, remoting.On(b.handleQueryMessage)),
+		fresh(code.ViewMessageByID, query, remoting.On(b.handleViewMessage)),
 
 		// Offsets.
 		master(code.UpdateConsumerOffset, nil, remoting.On(b.handleUpdateOffset)),
@@ -58,34 +62,34 @@ func (b *Broker) routes() []remoting.Route {
 		// Topics.
 		master(code.UpdateAndCreateTopic, admin, remoting.On(b.handleUpdateTopic)),
 		master(code.UpdateAndCreateTopicList, admin, remoting.On(b.handleUpdateTopics)),
-		on(code.GetAllTopicConfig, admin, remoting.On(b.handleAllTopics)),
-		on(code.GetTopicStatsInfo, admin, remoting.On(b.handleTopicStats)),
+		fresh(code.GetAllTopicConfig, admin, remoting.On(b.handleAllTopics)),
+		fresh(code.GetTopicStatsInfo, admin, remoting.On(b.handleTopicStats)),
 		master(code.DeleteTopicInBroker, admin, remoting.On(b.handleDeleteTopic)),
 		on(code.GetSystemTopicListFromBroker, admin, b.handleSystemTopics),
-		on(code.GetTopicConfig, admin, remoting.On(b.handleTopicConfig)),
+		fresh(code.GetTopicConfig, admin, remoting.On(b.handleTopicConfig)),
 
 		// Groups.
 		master(code.UpdateAndCreateSubscriptionGroup, admin, b.handleUpdateGroup),
-		on(code.GetAllSubscriptionGroupConfig, admin, remoting.On(b.handleAllGroups)),
+		fresh(code.GetAllSubscriptionGroupConfig, admin, remoting.On(b.handleAllGroups)),
 		master(code.DeleteSubscriptionGroup, admin, remoting.On(b.handleDeleteGroup)),
 		master(code.UpdateAndCreateSubscriptionGroupList, admin, b.handleUpdateGroups),
-		on(code.GetSubscriptionGroupConfig, admin, remoting.On(b.handleGroupConfig)),
+		fresh(code.GetSubscriptionGroupConfig, admin, remoting.On(b.handleGroupConfig)),
 		master(code.UpdateAndGetGroupForbidden, admin, remoting.On(b.handleForbidden)),
 
 		// What groups have consumed.
-		on(code.GetAllConsumerOffset, admin, b.handleAllOffsets),
+		fresh(code.GetAllConsumerOffset, admin, b.handleAllOffsets),
 		on(code.GetAllDelayOffset, admin, b.handleAllDelayOffsets),
-		on(code.GetConsumeStats, admin, remoting.On(b.handleConsumeStats)),
+		fresh(code.GetConsumeStats, admin, remoting.On(b.handleConsumeStats)),
 		master(code.InvokeBrokerToResetOffset, admin, remoting.On(b.handleResetOffset)),
 		on(code.InvokeBrokerToGetConsumerStatus, admin, remoting.On(b.handleConsumerStatus)),
-		on(code.QueryTopicConsumeByWho, admin, remoting.On(b.handleTopicGroups)),
-		on(code.QueryConsumeTimeSpan, admin, remoting.On(b.handleConsumeTimeSpan)),
+		fresh(code.QueryTopicConsumeByWho, admin, remoting.On(b.handleTopicGroups)),
+		fresh(code.QueryConsumeTimeSpan, admin, remoting.On(b.handleConsumeTimeSpan)),
 		on(code.GetConsumerRunningInfo, admin, remoting.On(b.handleRunningInfo)),
 		on(code.QueryCorrectionOffset, admin, remoting.On(b.handleCorrectionOffset)),
 		on(code.ConsumeMessageDirectly, admin, remoting.On(b.handleConsumeDirectly)),
 		master(code.CloneGroupOffset, admin, remoting.On(b.handleCloneOffsets)),
 		on(code.GetBrokerConsumeStats, admin, remoting.On(b.handleBrokerConsumeStats)),
-		on(code.QueryTopicsByConsumer, admin, remoting.On(b.handleGroupTopics)),
+		fresh(code.QueryTopicsByConsumer, admin, remoting.On(b.handleGroupTopics)),
 		on(code.QuerySubscriptionByConsumer, admin, remoting.On(b.handleSubscription)),
 		master(code.QueryAssignment, admin, b.handleQueryAssignment),
 		master(code.SetMessageRequestMode, admin, b.handleRequestMode),

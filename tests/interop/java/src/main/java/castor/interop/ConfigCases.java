@@ -44,8 +44,8 @@ final class ConfigCases {
     private static void set(Kit kit, String key, String value) throws Exception {
         Properties properties = new Properties();
         properties.setProperty(key, value);
-        kit.admin().updateBrokerConfig(kit.env.brokerAddress, properties);
-        Check.equal(value, kit.admin().getBrokerConfig(kit.env.brokerAddress).getProperty(key), key);
+        kit.admin().updateBrokerConfig(kit.env.master(), properties);
+        Check.equal(value, kit.admin().getBrokerConfig(kit.env.master()).getProperty(key), key);
     }
 
     /** Java does not create topics again when the setting is put back, so this case comes after all that need it. */
@@ -78,7 +78,7 @@ final class ConfigCases {
         kit.send(message(topic, "gone"));
         fillSegments(kit, topic, 3);
         with(kit, "fileReservedTime", "0", "72", () -> {
-            kit.admin().deleteExpiredCommitLogByAddr(kit.env.brokerAddress);
+            kit.admin().deleteExpiredCommitLogByAddr(kit.env.master());
             Check.await(DELETION, "beginning of the queue deleted", () -> kit.env.reader.minOffset(queue) > 0);
         });
         long min = kit.env.reader.minOffset(queue);
@@ -87,7 +87,7 @@ final class ConfigCases {
         Check.that(tooSmall.getNextBeginOffset() >= min, "next offset is the minimum");
 
         String stood = kit.knownGroup(topic);
-        kit.admin().updateConsumeOffset(kit.env.brokerAddress, stood, queue, 0);
+        kit.admin().updateConsumeOffset(kit.env.master(), stood, queue, 0);
         kit.send(message(topic, "kept"));
         Inbox old = OffsetCases.consume(kit, stood, topic, ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
         old.await(Duration.ofSeconds(40), Set.of("kept"));

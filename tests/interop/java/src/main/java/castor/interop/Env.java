@@ -29,6 +29,8 @@ final class Env implements AutoCloseable {
     final NettyRemotingClient remoting = new NettyRemotingClient(new NettyClientConfig());
     final String clusterName;
     final String brokerName;
+    /** Whether masters are killed all the time. */
+    final boolean turmoil = System.getenv("TURMOIL") != null;
     /** Of the master. */
     volatile String brokerAddress;
     /** Null where the suite has no replicas. */
@@ -55,6 +57,15 @@ final class Env implements AutoCloseable {
         client.setHeartbeatBrokerInterval(CLIENT_INTERVAL_MS);
         client.setPersistConsumerOffsetInterval(CLIENT_INTERVAL_MS);
         return client;
+    }
+
+    /** The address of the present master. */
+    String master() throws Exception {
+        if (turmoil) {
+            String address = admin.examineBrokerClusterInfo().getBrokerAddrTable().get(brokerName).getBrokerAddrs().get(0L);
+            brokerAddress = address == null ? brokerAddress : address;
+        }
+        return brokerAddress;
     }
 
     /** Has the runner kill the broker with SIGKILL and start it again; returns when it is registered. */

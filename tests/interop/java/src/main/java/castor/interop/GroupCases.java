@@ -115,7 +115,7 @@ final class GroupCases {
         SubscriptionGroupConfig config = new SubscriptionGroupConfig();
         config.setGroupName(group);
         config.setConsumeEnable(enabled);
-        kit.admin().createAndUpdateSubscriptionGroupConfig(kit.env.brokerAddress, config);
+        kit.admin().createAndUpdateSubscriptionGroupConfig(kit.env.master(), config);
     }
 
     private static void disabled(Kit kit) throws Exception {

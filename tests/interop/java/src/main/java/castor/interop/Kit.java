@@ -93,7 +93,15 @@ final class Kit implements AutoCloseable {
     }
 
     void setTopic(String topic, int queues, int perm) throws Exception {
-        admin().createAndUpdateTopicConfig(env.brokerAddress, new TopicConfig(topic, queues, queues, perm));
+        TopicConfig config = new TopicConfig(topic, queues, queues, perm);
+        if (env.turmoil) {
+            Check.await(Check.SOON, "the creation of a topic", () -> {
+                admin().createAndUpdateTopicConfig(env.master(), config);
+                return true;
+            });
+        } else {
+            admin().createAndUpdateTopicConfig(env.brokerAddress, config);
+        }
     }
 
     MessageQueue queue(String topic, int id) {
@@ -269,7 +277,7 @@ final class Kit implements AutoCloseable {
     RemotingCommand call(int code, CommandCustomHeader header, byte[] body) throws Exception {
         RemotingCommand request = RemotingCommand.createRequestCommand(code, header);
         request.setBody(body);
-        return env.remoting.invokeSync(env.brokerAddress, request, CALL_MS);
+        return env.remoting.invokeSync(env.master(), request, CALL_MS);
     }
 
     @Override

@@ -74,7 +74,7 @@ final class OffsetCases {
         String group = kit.knownGroup(topic);
         kit.send(topic, "old", 5);
         kit.awaitTotal(topic, 1, 5);
-        kit.admin().updateConsumeOffset(kit.env.brokerAddress, group, kit.queue(topic, 0), 1005);
+        kit.admin().updateConsumeOffset(kit.env.master(), group, kit.queue(topic, 0), 1005);
         Check.equal(1005L, kit.committed(group, topic, 0), "committed offset");
         Inbox inbox = new Inbox();
         kit.push(group, topic, inbox.accept());

@@ -72,7 +72,7 @@ final class ResetCases {
     private static void oneQueue(Kit kit) throws Exception {
         Consumed c = consumed(kit);
         long max = kit.max(c.topic, 1);
-        kit.admin().resetOffsetByQueueId(kit.env.brokerAddress, c.group, c.topic, 1, max - 3);
+        kit.admin().resetOffsetByQueueId(kit.env.master(), c.group, c.topic, 1, max - 3);
         c.inbox.awaitCount(NEXT_PULL, 3);
         kit.awaitCommitted(c.group, c.topic, QUEUES);
         Check.equal(3, c.inbox.size(), "messages consumed again");

@@ -103,7 +103,7 @@ final class RetryCases {
         SendResult sent = kit.send(message(topic, "dead"));
         MessageExt dead = kit.deadLetter(group);
         Check.equal(sent.getMsgId(), dead.getMsgId(), "unique id");
-        Check.equal(6, kit.admin().examineTopicConfig(kit.env.brokerAddress, "%DLQ%" + group).getPerm(), "permission");
+        Check.equal(6, kit.admin().examineTopicConfig(kit.env.master(), "%DLQ%" + group).getPerm(), "permission");
         Check.holds(Duration.ofSeconds(2), "one delivery only", () -> inbox.size() == 1);
     }
 
@@ -148,7 +148,7 @@ final class RetryCases {
         SubscriptionGroupConfig config = new SubscriptionGroupConfig();
         config.setGroupName(group);
         config.setRetryQueueNums(retryQueues);
-        kit.admin().createAndUpdateSubscriptionGroupConfig(kit.env.brokerAddress, config);
+        kit.admin().createAndUpdateSubscriptionGroupConfig(kit.env.master(), config);
     }
 
     /** A group without retry queues drops what it fails on, and the client is told that all is well. */
@@ -175,7 +175,7 @@ final class RetryCases {
         group(kit, group, 2);
         Inbox inbox = new Inbox();
         kit.push(group, topic, inbox.accept()).shutdown();
-        Check.equal(2, kit.admin().examineTopicConfig(kit.env.brokerAddress, "%RETRY%" + group).getReadQueueNums(),
+        Check.equal(2, kit.admin().examineTopicConfig(kit.env.master(), "%RETRY%" + group).getReadQueueNums(),
             "retry queues");
         if (kit.env.castor) {
             // Java leaves the topic as it is, and puts retries into queues that nobody reads.

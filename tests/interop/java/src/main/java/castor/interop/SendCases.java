@@ -122,7 +122,7 @@ final class SendCases {
         Check.equal(result.getMsgId(), found.getMsgId(), "unique id");
         Check.equal(result.getQueueOffset(), found.getQueueOffset(), "queue offset");
         Check.equal(result.getMessageQueue().getQueueId(), found.getQueueId(), "queue id");
-        Check.equal(kit.env.brokerAddress.replaceAll(".*:", ""), "" + port(found), "port of the store host");
+        Check.equal(kit.env.master().replaceAll(".*:", ""), "" + port(found), "port of the store host");
     }
 
     private static int port(MessageExt message) {
