@@ -200,7 +200,7 @@ func (s *Store) plan(cp checkpoint, fresh bool) recoveryPlan {
 		good, p.powerLoss = cp.soft, false
 	}
 	p.synced = cp.durable
-	p.queues, p.reset = max(low, good), good < low || s.Queues.Odd()
+	p.queues, p.reset = max(low, good), good <= low || s.Queues.Odd()
 	if p.reset {
 		p.queues = low
 	}

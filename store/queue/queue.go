@@ -110,20 +110,23 @@ func (q *Queue) Min() int64 { return q.min.Load() }
 func (q *Queue) Max() int64 { return q.max.Load() }
 
 // Put adds the unit of a message. A unit that is there already is passed over; another one at its offset is ErrTaken. A queue
-// without messages starts at any offset.
+// without messages starts at any offset, also at one below its own: a power loss may have left a later file and not the first.
 func (q *Queue) Put(offset int64, u Unit) error {
 	top := q.max.Load()
 	if offset != top {
 		if offset < 0 || offset > maxOffset || offset > top+maxGap && q.min.Load() != top {
 			return fmt.Errorf("%w: %d behind %d", ErrOffset, offset, top)
 		}
-		if offset < top {
+		if offset < top && q.min.Load() < top {
 			return q.compare(offset, u)
 		}
 	}
 	q.mu.Lock()
-	if offset > top {
+	switch {
+	case offset > top:
 		q.gapLocked(offset, top)
+	case offset < top:
+		q.emptyLocked(offset, 0)
 	}
 	q.appendLocked(u)
 	q.markLocked()
