@@ -250,20 +250,23 @@ const freshness = 500 * time.Millisecond
 
 // onMaster has a request served by the group's master: here if this broker is, else it waits for one in a lane and is forwarded.
 func (b *Broker) onMaster(serve func(*remoting.Request) error) func(*remoting.Request) error {
-	return func(r *remoting.Request) error {
-		switch {
-		case b.leads():
-			return serve(r)
-		case !r.In(b.replicas.lane):
-			return b.replicas.lane.Redo()
-		}
-		return b.replicas.forward(r, serve, patience)
-	}
+	return b.orInLane(serve, func(r *remoting.Request) error { return b.replicas.forward(r, serve, patience) })
 }
 
 // onFresh has a request that only reads served by the master, so that it finds what was answered before, whoever has answered. Where there is no
 // master soon this broker serves it with what it has.
 func (b *Broker) onFresh(serve func(*remoting.Request) error) func(*remoting.Request) error {
+	return b.orInLane(serve, func(r *remoting.Request) error {
+		err := b.replicas.forward(r, serve, freshness)
+		if err != nil && !b.store.Joining() {
+			return serve(r)
+		}
+		return err
+	})
+}
+
+// orInLane has a master serve a request at once, and any other broker do something else with it, in a lane.
+func (b *Broker) orInLane(serve, other func(*remoting.Request) error) func(*remoting.Request) error {
 	return func(r *remoting.Request) error {
 		switch {
 		case b.leads():
@@ -271,11 +274,7 @@ func (b *Broker) onFresh(serve func(*remoting.Request) error) func(*remoting.Req
 		case !r.In(b.replicas.lane):
 			return b.replicas.lane.Redo()
 		}
-		err := b.replicas.forward(r, serve, freshness)
-		if err != nil && !b.store.Joining() {
-			return serve(r)
-		}
-		return err
+		return other(r)
 	}
 }
 
