@@ -126,7 +126,7 @@ func (c *Elect) crown(g *Group, winner int64, basis Basis, epoch int32) *Group {
 	}
 	g.setSyncStateSet(sorted(set))
 	if basis == FromRest || basis == First {
-		g.Eligible = nil // their logs may end differently
+		g.Eligible, g.Doubtful = nil, nil // their logs may end differently
 	}
 	return g
 }

@@ -47,6 +47,9 @@ type Group struct {
 	// Eligible are replicas that left the set when it became too small for anything to be confirmed without them. What was
 	// acknowledged they hold, so they can be elected cleanly.
 	Eligible []int64 `json:",omitempty"`
+	// Doubtful are replicas that were in one of these two until they lost the end of their log, and without which nothing was confirmed
+	// since. They count only when nobody is left who has lost nothing.
+	Doubtful []int64 `json:",omitempty"`
 }
 
 // MasterAddr is the address of the master, or empty.
@@ -77,23 +80,30 @@ func (g *Group) clone() *Group {
 	c.Replicas = maps.Clone(g.Replicas)
 	c.SyncStateSet = slices.Clone(g.SyncStateSet)
 	c.Eligible = slices.Clone(g.Eligible)
+	c.Doubtful = slices.Clone(g.Doubtful)
 	return &c
+}
+
+// confirms tells whether a set is large enough for the master to confirm anything.
+func (g *Group) confirms(set []int64) bool {
+	return g.Master != noMaster && len(set) >= int(g.Replicas[g.Master].MinInSync)
 }
 
 // setSyncStateSet replaces the set. Who leaves it while the master cannot confirm anything without him stays eligible.
 func (g *Group) setSyncStateSet(set []int64) {
 	left := without(g.SyncStateSet, set)
-	if len(set) < int(g.Replicas[g.Master].MinInSync) {
-		g.Eligible = without(sorted(append(left, g.Eligible...)), set)
+	if g.confirms(set) {
+		g.Eligible, g.Doubtful = nil, nil
 	} else {
-		g.Eligible = nil
+		g.Eligible = without(sorted(append(left, g.Eligible...)), set)
+		g.Doubtful = without(g.Doubtful, set)
 	}
 	g.SyncStateSet = set
 	g.SyncStateSetEpoch++
 }
 
-// distrust takes a replica out of those that hold all that was acknowledged, as long as there are others.
-func (g *Group) distrust(id int64) {
+// release takes a replica out of those that hold all that was acknowledged, as long as there are others.
+func (g *Group) release(id int64) {
 	set, eligible := without(g.SyncStateSet, []int64{id}), without(g.Eligible, []int64{id})
 	if len(set)+len(eligible) == 0 {
 		return
@@ -103,6 +113,30 @@ func (g *Group) distrust(id int64) {
 		g.SyncStateSet = set
 		g.SyncStateSetEpoch++
 	}
+}
+
+// distrust takes out a replica that may lack the end of what it had acknowledged. When there is no other one, those that were taken out
+// before are as good: whoever has the longest log has most of it.
+func (g *Group) distrust(id int64) {
+	if !g.trusts(id) {
+		return
+	}
+	if g.release(id); !g.trusts(id) {
+		if !g.confirms(g.SyncStateSet) {
+			g.Doubtful = sorted(append(g.Doubtful, id))
+		}
+	} else if len(g.Doubtful) > 0 {
+		g.Eligible, g.Doubtful = sorted(append(g.Doubtful, id)), nil
+		if len(g.SyncStateSet) > 0 {
+			g.SyncStateSet = nil
+			g.SyncStateSetEpoch++
+		}
+	}
+}
+
+// trusts tells whether a replica counts as one that holds all that was acknowledged.
+func (g *Group) trusts(id int64) bool {
+	return slices.Contains(g.SyncStateSet, id) || slices.Contains(g.Eligible, id)
 }
 
 // dismiss leaves the group without a master. The epoch rises as in Java: brokers see that something has changed, and ask.
@@ -236,8 +270,7 @@ func (c *Register) apply(s *State) Result {
 	}
 	g = g.clone()
 	if c.Learner {
-		g.distrust(c.ID)
-		if slices.Contains(g.SyncStateSet, c.ID) || slices.Contains(g.Eligible, c.ID) {
+		if g.release(c.ID); g.trusts(c.ID) {
 			return refuse(code.ControllerBrokerIDInvalid, "broker %d of %s alone has all that was acknowledged: it cannot become a learner before another replica is in the syncStateSet", c.ID, c.Name)
 		}
 	}
@@ -247,7 +280,7 @@ func (c *Register) apply(s *State) Result {
 	case r.Incarnation != 0 && next.Incarnation != r.Incarnation:
 		g.dismiss() // it has started again, and may lack what it had confirmed: whoever has the longest log is to be elected
 	case next.MinInSync != r.MinInSync:
-		g.Eligible = nil // the master may have confirmed without them
+		g.Eligible, g.Doubtful = nil, nil // the master may have confirmed without them
 	}
 	if c.Torn && !bugs.TrustTorn && next.Incarnation != r.Incarnation {
 		g.distrust(c.ID)
@@ -334,7 +367,7 @@ func (c *Clean) apply(s *State) Result {
 	if slices.Contains(c.IDs, g.Master) {
 		g.dismiss()
 	}
-	g.Eligible = without(g.Eligible, c.IDs)
+	g.Eligible, g.Doubtful = without(g.Eligible, c.IDs), without(g.Doubtful, c.IDs)
 	if set := without(g.SyncStateSet, c.IDs); len(set) < len(g.SyncStateSet) {
 		g.SyncStateSet = set
 		g.SyncStateSetEpoch++

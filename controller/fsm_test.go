@@ -441,8 +441,24 @@ func TestTorn(t *testing.T) {
 	if res := s.Apply(byBroker(1, 1, 2)); res.Err == nil {
 		t.Error("one was elected that may lack what was acknowledged")
 	}
-	if g := again(3, 11, true); !slices.Equal(g.SyncStateSet, []int64{3}) {
-		t.Errorf("%+v: somebody must be left", g)
+	if g := again(3, 11, true); len(g.SyncStateSet) != 0 || !slices.Equal(g.Eligible, []int64{1, 3}) || g.Doubtful != nil {
+		t.Errorf("%+v: 1 and 3 are as good as each other; without 2 something may have been confirmed", g)
+	}
+	longest := &Elect{Name: testGroup, Trigger: ByController, MasterEpoch: s.Group(testGroup).MasterEpoch,
+		Alive: map[int64]Vitals{1: {Epoch: 1, MaxOffset: 300}, 2: {Epoch: 1, MaxOffset: 900}, 3: {Epoch: 1, MaxOffset: 200}}}
+	if g := mustApply(t, s, longest).Group; g.Master != 1 {
+		t.Errorf("%+v: 1 has the longest log of those that may have all", g)
+	}
+	mustApply(t, s, &AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: s.Group(testGroup).MasterEpoch, SyncStateSetEpoch: s.Group(testGroup).SyncStateSetEpoch,
+		SyncStateSet: []int64{1, 2}, Alive: []int64{1, 2, 3}})
+	again(2, 12, true)
+	if g := s.Group(testGroup); !slices.Equal(g.Doubtful, []int64{2}) {
+		t.Errorf("%+v: nothing is confirmed without 2", g)
+	}
+	mustApply(t, s, &AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: s.Group(testGroup).MasterEpoch, SyncStateSetEpoch: s.Group(testGroup).SyncStateSetEpoch,
+		SyncStateSet: []int64{1, 3}, Alive: []int64{1, 2, 3}})
+	if g := again(1, 12, true); !slices.Equal(g.SyncStateSet, []int64{3}) || !slices.Equal(g.Doubtful, []int64{1}) {
+		t.Errorf("%+v: 3 is left, and confirmed something without 2", g)
 	}
 }
 

@@ -31,6 +31,30 @@ func Plan(s *State, l *Liveness, now time.Time, unclean bool) []*Elect {
 // reliefAfter is how long a master may be sick before another replica takes its place.
 const reliefAfter = 300 * time.Millisecond
 
+// recess is the time after a relief in which the next master of the group is left alone. It doubles as long as one relief follows the other, so that
+// a group none of whose members can confirm anything does not change its master all the time.
+type recess struct {
+	from time.Time
+	time.Duration
+}
+
+const (
+	firstRecess   = 500 * time.Millisecond
+	longestRecess = 10 * time.Second
+	// calm is how long after a recess nothing must have happened for the next relief to count as the first one.
+	calm = 2 * time.Second
+)
+
+func (r recess) over(now time.Time) bool { return now.Sub(r.from) >= r.Duration }
+
+// next is the recess after a relief now.
+func (r recess) next(now time.Time) recess {
+	if now.Sub(r.from) > 2*r.Duration+calm {
+		return recess{now, firstRecess}
+	}
+	return recess{now, min(2*r.Duration, longestRecess)}
+}
+
 // Relief returns the elections by which healthy replicas that have all that was acknowledged take the place of masters that live and are sick, where there are
 // enough of them for anything to be confirmed without the master.
 func Relief(s *State, l *Liveness, now time.Time) []*Elect {

@@ -87,3 +87,27 @@ func TestBallotKnowsEpochsOfTheDead(t *testing.T) {
 		t.Errorf("master %d of epoch %d, want 2 of 10", g.Master, g.MasterEpoch)
 	}
 }
+
+// TestRecess: a relief after a quiet time is followed soon by the next one, if that is necessary, and a group that nobody can help is left alone
+// for longer and longer.
+func TestRecess(t *testing.T) {
+	start := time.Now()
+	now := start
+	var r recess
+	relieve := func(after time.Duration) {
+		t.Helper()
+		if now = now.Add(after); !r.over(now) {
+			t.Fatalf("%v after the last relief is too early for the next", after)
+		}
+		r = r.next(now)
+	}
+	relieve(0)
+	for _, quick := range []time.Duration{firstRecess, 2 * firstRecess, 4 * firstRecess, 8 * firstRecess, 16 * firstRecess, longestRecess, longestRecess} {
+		if r.over(now.Add(quick - 1)) {
+			t.Fatalf("the recess is shorter than %v", quick)
+		}
+		relieve(quick)
+	}
+	relieve(2*longestRecess + calm + 1)
+	relieve(firstRecess)
+}

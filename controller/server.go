@@ -63,7 +63,7 @@ type Server struct {
 	mu       sync.Mutex // guards what follows; taken after the node's, never held over I/O
 	table    *Liveness
 	electing map[string]bool      // groups with an election on its way
-	relieved map[string]time.Time // when a sick master of a group was last to be replaced
+	relieved map[string]recess // by group: when a sick master was last to be replaced
 }
 
 // New reads the quorum's state and binds the port. Nothing is served, and nothing is said to other controllers, before Run.
@@ -90,7 +90,7 @@ func New(cfg *conf.Controller, opts Options) (*Server, error) {
 	s := &Server{
 		log: opts.Log, clock: opts.Clock, fs: opts.FS, group: cfg.ControllerDLegerGroup, tls: certificates, client: remoting.NewClient(nil, certificates.Client()),
 		admin: remoting.NewLane("admin", 1, maxAdmin, 0), wake: make(chan struct{}, 1), probes: make(chan struct{}, maxProbes),
-		table: NewLiveness(opts.Clock.Now()), electing: map[string]bool{}, relieved: map[string]time.Time{},
+		table: NewLiveness(opts.Clock.Now()), electing: map[string]bool{}, relieved: map[string]recess{},
 	}
 	s.cfg.Store(cfg)
 	s.notify = newNotifier(s.client, s.log)
@@ -333,12 +333,7 @@ func (s *Server) elect(now time.Time) {
 	}
 }
 
-// A relief needs no order: a master that is to hand over but cannot is deposed by the election.
-//
-// reliefPause is the time between two attempts to replace a sick master.
-const reliefPause = 5 * time.Second
-
-// relieve has sick masters hand over to healthy replicas.
+// relieve has sick masters hand over to healthy replicas. One that cannot is deposed by the election that follows.
 func (s *Server) relieve(now time.Time) {
 	var due []*Elect
 	var groups []*Group
@@ -346,8 +341,8 @@ func (s *Server) relieve(now time.Time) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, e := range Relief(st, s.table, now) {
-			if !s.electing[e.Name] && now.Sub(s.relieved[e.Name]) >= reliefPause {
-				s.electing[e.Name], s.relieved[e.Name] = true, now
+			if rest := s.relieved[e.Name]; !s.electing[e.Name] && rest.over(now) {
+				s.electing[e.Name], s.relieved[e.Name] = true, rest.next(now)
 				due, groups = append(due, e), append(groups, st.Group(e.Name))
 			}
 		}
