@@ -96,7 +96,7 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 			return 0
 		},
 		SyncFlush: func() bool { return b.conf.Load().FlushDiskType == "SYNC_FLUSH" },
-		HAAddr:    g.askHAAddr, AlterSyncStateSet: g.alter, Outdated: g.member.Look, Changed: g.changed,
+		HAAddr:    g.askHAAddr, AlterSyncStateSet: g.alter, Outdated: g.member.Look, AbleChanged: g.member.Beat, Changed: g.changed,
 	}, b.store, b.fs, b.log.Named("replica"))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -245,6 +245,9 @@ const hop = "castorHop"
 // patience is how long a request waits for a master. Clients wait for three seconds.
 const patience = 2500 * time.Millisecond
 
+// reach is how long a master has to answer a replica that gets no log from it.
+const reach = 300 * time.Millisecond
+
 // freshness is how long a request that only reads does.
 const freshness = 500 * time.Millisecond
 
@@ -290,7 +293,8 @@ func (b *Broker) onWhole(serve func(*remoting.Request) error) func(*remoting.Req
 }
 
 // forward waits until there is a master that takes the request, and has it serve it. A master that hangs is given up when there is
-// another one, and one that refuses is asked again: a producer that has come here has no better address to turn to.
+// another one, and one that refuses is asked again: a producer that has come here has no better address to turn to, unless the way from
+// here to the master is cut.
 func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) error, within time.Duration) error {
 	deadline := time.Now().Add(within - r.Age())
 	_, hopped := r.Ext(hop)
@@ -303,10 +307,17 @@ func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) er
 		if elsewhere := !t.master && t.role.Master != 0; elsewhere && hopped {
 			return r.PassOn(hop)
 		} else if elsewhere {
-			ctx, cancel := context.WithDeadline(t.ctx, deadline)
+			hears, until := g.node.Hears(), deadline
+			if short := time.Now().Add(reach); !hears && short.Before(deadline) {
+				until = short
+			}
+			ctx, cancel := context.WithDeadline(t.ctx, until)
 			last = g.b.client.Forward(ctx, t.role.MasterAddr, r, hop)
 			if cancel(); last == nil {
 				return nil
+			}
+			if !hears && errors.Is(last, context.DeadlineExceeded) && !g.node.Hears() {
+				deadline = time.Now()
 			}
 		}
 		if time.Until(deadline) <= 0 {

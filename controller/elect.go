@@ -39,7 +39,7 @@ type Elect struct {
 	Cluster, Name string
 	Trigger       Trigger
 	Broker        int64 // who asks, or who was named
-	// MasterEpoch is the epoch whose master is gone (ByController); a command that comes too late changes nothing.
+	// MasterEpoch is the epoch whose master is to be replaced, 0 for any; a command that comes too late changes nothing.
 	MasterEpoch int32
 	Alive       map[int64]Vitals
 	KnownEpoch  int32 // the largest epoch that any replica, alive or not, has reported
@@ -82,7 +82,7 @@ func (c *Elect) apply(s *State) Result {
 	if _, known := g.Replicas[c.Broker]; c.Trigger == ByBroker && !known {
 		return refuse(code.ControllerBrokerNeedToBeRegistered, "Broker hasn't been registered")
 	}
-	if c.Trigger == ByController && c.MasterEpoch != g.MasterEpoch {
+	if c.MasterEpoch != 0 && c.MasterEpoch != g.MasterEpoch {
 		return Result{Group: g} // somebody else has elected meanwhile
 	}
 	e := &Election{Trigger: c.Trigger, Reason: c.Reason, OldMaster: g.Master}

@@ -617,9 +617,19 @@ func TestSickMaster(t *testing.T) {
 	if r := mustApply(t, s, due[0]); r.Group.Master != 2 || r.Election.Basis != FromELR || !slices.Equal(r.Group.SyncStateSet, []int64{2}) {
 		t.Errorf("master %d (%s), set %v", r.Group.Master, r.Election.Basis, r.Group.SyncStateSet)
 	}
+	if r := mustApply(t, s, due[0]); r.Group.Master != 2 || r.Election != nil {
+		t.Errorf("master %d (%+v): a relief that comes too late changes nothing", r.Group.Master, r.Election)
+	}
 	alter(2, 3)
-	pass(2)
+	pass(1, 2)
 	if to := relief(); to != noMaster {
 		t.Errorf("one replica is not enough, and %d was to be master", to)
+	}
+
+	// It took them out of the set one after the other: the last one is elected, and has the first one back.
+	alter(2)
+	pass(2)
+	if to := relief(); to != 3 {
+		t.Errorf("the master is to hand over to %d, want the one that left the set last", to)
 	}
 }

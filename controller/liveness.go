@@ -24,7 +24,7 @@ const (
 	defaultTimeout = 10 * time.Second
 	maxTimeout     = time.Hour
 	// reportTTL is how long the word of another controller counts; it speaks every reportPeriod.
-	reportTTL    = 2 * time.Second
+	reportTTL    = 1500 * time.Millisecond
 	reportPeriod = 500 * time.Millisecond
 	// probePeriod is the time between two looks whether a broker whose connection has ended still listens.
 	probePeriod = time.Second

@@ -55,8 +55,8 @@ func (r recess) next(now time.Time) recess {
 	return recess{now, min(2*r.Duration, longestRecess)}
 }
 
-// Relief returns the elections by which healthy replicas that have all that was acknowledged take the place of masters that live and are sick, where there are
-// enough of them for anything to be confirmed without the master.
+// Relief returns the elections by which healthy replicas that have all that was acknowledged take the place of masters that live and are sick, where
+// enough others are healthy, too, for anything to be confirmed without the master: they need not be in sync yet.
 func Relief(s *State, l *Liveness, now time.Time) []*Elect {
 	var out []*Elect
 	for _, name := range s.Names() {
@@ -65,15 +65,15 @@ func Relief(s *State, l *Liveness, now time.Time) []*Elect {
 			continue
 		}
 		e := Ballot(g, l, now)
-		others := slices.DeleteFunc(without(sorted(slices.Concat(g.SyncStateSet, g.Eligible)), []int64{g.Master}), func(id int64) bool {
+		others := slices.DeleteFunc(without(g.electable(), []int64{g.Master}), func(id int64) bool {
 			v, alive := e.Alive[id]
 			return !alive || v.Sick
 		})
-		best := e.best(others, noMaster)
+		best := e.best(slices.DeleteFunc(slices.Clone(others), func(id int64) bool { return !g.trusts(id) }), noMaster)
 		if best == noMaster || len(others) < int(g.Replicas[best].MinInSync) {
 			continue
 		}
-		e.Trigger, e.Broker, e.Reason = ByOperator, best, fmt.Sprintf("master %d is sick: its disk is full or hangs, or its replicas do not confirm what it takes", g.Master)
+		e.Trigger, e.Broker, e.MasterEpoch, e.Reason = ByOperator, best, g.MasterEpoch, fmt.Sprintf("master %d is sick: its disk is full or hangs, or its replicas do not confirm what it takes", g.Master)
 		out = append(out, e)
 	}
 	return out

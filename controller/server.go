@@ -62,8 +62,9 @@ type Server struct {
 
 	mu       sync.Mutex // guards what follows; taken after the node's, never held over I/O
 	table    *Liveness
-	electing map[string]bool      // groups with an election on its way
+	electing map[string]bool   // groups with an election on its way
 	relieved map[string]recess // by group: when a sick master was last to be replaced
+	relief   map[string]bool   // groups whose master is asked to hand over
 }
 
 // New reads the quorum's state and binds the port. Nothing is served, and nothing is said to other controllers, before Run.
@@ -90,7 +91,7 @@ func New(cfg *conf.Controller, opts Options) (*Server, error) {
 	s := &Server{
 		log: opts.Log, clock: opts.Clock, fs: opts.FS, group: cfg.ControllerDLegerGroup, tls: certificates, client: remoting.NewClient(nil, certificates.Client()),
 		admin: remoting.NewLane("admin", 1, maxAdmin, 0), wake: make(chan struct{}, 1), probes: make(chan struct{}, maxProbes),
-		table: NewLiveness(opts.Clock.Now()), electing: map[string]bool{}, relieved: map[string]recess{},
+		table: NewLiveness(opts.Clock.Now()), electing: map[string]bool{}, relieved: map[string]recess{}, relief: map[string]bool{},
 	}
 	s.cfg.Store(cfg)
 	s.notify = newNotifier(s.client, s.log)
@@ -341,8 +342,8 @@ func (s *Server) relieve(now time.Time) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, e := range Relief(st, s.table, now) {
-			if rest := s.relieved[e.Name]; !s.electing[e.Name] && rest.over(now) {
-				s.electing[e.Name], s.relieved[e.Name] = true, rest.next(now)
+			if rest := s.relieved[e.Name]; !s.electing[e.Name] && !s.relief[e.Name] && rest.over(now) {
+				s.relief[e.Name], s.relieved[e.Name] = true, rest.next(now)
 				due, groups = append(due, e), append(groups, st.Group(e.Name))
 			}
 		}
@@ -355,7 +356,7 @@ func (s *Server) relieve(now time.Time) {
 			}
 			s.node.propose(e, func(Result, error) {
 				s.mu.Lock()
-				delete(s.electing, e.Name)
+				delete(s.relief, e.Name)
 				s.mu.Unlock()
 			})
 			return nil

@@ -39,6 +39,7 @@ func (m *Member) beat(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-m.urgent:
 		}
 		if !m.registered.Load() {
 			continue

@@ -97,6 +97,7 @@ type Member struct {
 	work    *lifecycle.Group
 	wake    chan struct{} // there is a reason to ask at once who is master
 	news    chan struct{} // role has changed
+	urgent  chan struct{} // a heartbeat is to be sent now
 
 	id         atomic.Int64
 	promised   atomic.Int32 // minInSyncReplicas that the controllers may believe in
@@ -130,7 +131,7 @@ func New(cfg Config, client *remoting.Client, replica Replica, fsys vfs.FS, clk 
 	return &Member{
 		life: 1 + rand.Int64N(1<<62), cfg: cfg, replica: replica, files: files{fsys, cfg.IdentityFile}, clk: clk, log: log, work: work,
 		quorum: &quorum{client: client, addrs: cfg.Controllers, log: log, work: work},
-		wake:   make(chan struct{}, 1), news: make(chan struct{}, 1), beating: map[string]bool{},
+		wake:   make(chan struct{}, 1), news: make(chan struct{}, 1), urgent: make(chan struct{}, 1), beating: map[string]bool{},
 	}
 }
 
@@ -272,6 +273,9 @@ func codeOf(err error) code.Response {
 
 // Look has the controllers asked soon who is master. It does not block.
 func (m *Member) Look() { signal(m.wake) }
+
+// Beat sends heartbeats now: this broker's Vitals have changed in a way that an election may depend on. It does not block.
+func (m *Member) Beat() { signal(m.urgent) }
 
 func signal(c chan struct{}) {
 	select {

@@ -82,7 +82,7 @@ func (f *fleet) start(id int64) *member {
 	m.node, err = New(Config{
 		Cluster: "c", Group: "g", ID: func() int64 { return id }, EpochFile: "/store/epochs", Listener: l,
 		MinInSync: func(*Role) int { return 1 }, Copies: func() int { return 0 }, GiveWay: func() {}, MaxRate: func() int64 { return 0 }, MaxLag: func() time.Duration { return 5 * time.Second }, SyncFlush: func() bool { return false },
-		HAAddr: f.haAddr, AlterSyncStateSet: f.alter, Outdated: func() {}, Changed: func(Role, bool) {},
+		HAAddr: f.haAddr, AlterSyncStateSet: f.alter, Outdated: func() {}, AbleChanged: func() {}, Changed: func(Role, bool) {},
 	}, st, m.fs, zap.NewNop())
 	if err != nil {
 		f.t.Fatal(err)

@@ -60,6 +60,8 @@ type Config struct {
 	AlterSyncStateSet func(ctx context.Context, epoch, setEpoch int32, set []int64) (Role, error)
 	// Outdated asks the controllers who is master: somebody knows of a later one.
 	Outdated func()
+	// AbleChanged tells that Able has. It must not block.
+	AbleChanged func()
 	// Changed tells that this broker has become master, or is about to become a replica. It runs on the goroutine that changes roles and
 	// must not block.
 	Changed func(r Role, master bool)
@@ -508,7 +510,9 @@ func (n *Node) advance() {
 	n.mu.Lock()
 	if n.leader != nil {
 		n.watermark.Store(n.leader.Watermark())
-		n.unable.Store(!n.leader.Able(time.Now()))
+		if unable := !n.leader.Able(time.Now()); n.unable.Swap(unable) != unable {
+			n.cfg.AbleChanged()
+		}
 	}
 	n.mu.Unlock()
 	n.store.Advance()
@@ -516,6 +520,12 @@ func (n *Node) advance() {
 
 // Able tells whether what a master takes now can be expected to be confirmed soon. It costs next to nothing.
 func (n *Node) Able() bool { return !n.unable.Load() }
+
+// Hears tells whether a replica takes the master's log, or could until a moment ago.
+func (n *Node) Hears() bool {
+	l := n.link.Load()
+	return l != nil && time.Now().UnixMilli()-l.read.Load() < hearing.Milliseconds()
+}
 
 // attach begins to count a replica; false means that this broker is not master of that epoch any more.
 func (n *Node) attach(s *source, h *hello) bool {

@@ -32,8 +32,9 @@ const (
 	far      = 32 << 20
 	farBatch = 1 << 20
 	arrived  = 2 * near
-	// silence is how long a connection may say nothing before it counts as dead.
+	// silence is how long a connection may say nothing before it counts as dead, hearing the same before nothing is expected from it.
 	silence = 2 * time.Second
+	hearing = time.Second
 )
 
 // source sends a master's log over one connection, in one epoch. Whoever appends sends what is new himself, as far as the connection takes

@@ -158,7 +158,7 @@ func (m *machine) start() bool {
 		AlterSyncStateSet: func(ctx context.Context, e, s int32, set []int64) (replica.Role, error) {
 			return p.member.alter(ctx, e, s, set)
 		},
-		Outdated: func() { p.member.look() }, Changed: p.changed,
+		Outdated: func() { p.member.look() }, AbleChanged: func() {}, Changed: p.changed,
 	}, st, disk, p.logger())
 	if err != nil {
 		_ = l.Close()
