@@ -40,6 +40,7 @@ func NewFeed(nc net.Conn) (*Feed, error) {
 		f.tr, f.drop = p, p.drop
 		f.begin = func() error { return p.start(f, f.end, func() { f.end(nil) }) }
 	case TryWriter:
+		_ = nc.SetDeadline(time.Time{}) // polled ones have none
 		t := trying{&stream{nc: nc}, nc}
 		f.tr, f.drop = t, t.close
 		f.begin = func() error {

@@ -28,6 +28,8 @@ type checkpoint struct {
 	lazy      bool  // what was confirmed need not have been synced here
 	torn      bool  // see Store.Torn
 	joining   bool  // the state is ahead of the log: see Store.Install
+	dubious   bool  // see Store.Sound
+	sound     int64 // of a dubious log: it holds what was appended below it
 	boot      string
 
 	slot int64 // that it was read from, or synced to
@@ -35,10 +37,10 @@ type checkpoint struct {
 
 const (
 	checkpointFile  = "castor.checkpoint"
-	checkpointMagic = 0x43534350 // CSCP
+	checkpointMagic = 0x43534351 // CSCQ
 	checkpointSlot  = 512        // one sector
 
-	checkpointFixed = 4 + 5*8 + 1 + 1
+	checkpointFixed = 4 + 6*8 + 1 + 1
 	flagClean       = 1
 	flagImporting   = 2
 	flagGrouped     = 4
@@ -46,6 +48,7 @@ const (
 	flagLazy        = 32
 	flagTorn        = 64
 	flagJoining     = 16
+	flagDubious     = 128
 )
 
 var errNoCheckpoint = errors.New("no checkpoint")
@@ -54,11 +57,11 @@ func (c *checkpoint) encode() []byte {
 	b := make([]byte, 0, checkpointSlot)
 	be := binary.BigEndian
 	b = be.AppendUint32(b, checkpointMagic)
-	for _, v := range []uint64{c.seq, uint64(c.soft), uint64(c.hard), uint64(c.durable), uint64(c.storeTime)} {
+	for _, v := range []uint64{c.seq, uint64(c.soft), uint64(c.hard), uint64(c.durable), uint64(c.storeTime), uint64(c.sound)} {
 		b = be.AppendUint64(b, v)
 	}
 	flags := byte(0)
-	for flag, set := range map[byte]bool{flagClean: c.clean, flagImporting: c.importing, flagGrouped: c.grouped, flagWiping: c.wiping, flagLazy: c.lazy, flagTorn: c.torn, flagJoining: c.joining} {
+	for flag, set := range map[byte]bool{flagClean: c.clean, flagImporting: c.importing, flagGrouped: c.grouped, flagWiping: c.wiping, flagLazy: c.lazy, flagTorn: c.torn, flagJoining: c.joining, flagDubious: c.dubious} {
 		if set {
 			flags |= flag
 		}
@@ -80,9 +83,9 @@ func (c *checkpoint) decode(b []byte) bool {
 	}
 	field := func(i int) int64 { return int64(be.Uint64(b[4+8*i:])) }
 	flags := b[checkpointFixed-2]
-	*c = checkpoint{seq: uint64(field(0)), soft: field(1), hard: field(2), durable: field(3), storeTime: field(4),
+	*c = checkpoint{seq: uint64(field(0)), soft: field(1), hard: field(2), durable: field(3), storeTime: field(4), sound: field(5),
 		clean: flags&flagClean != 0, importing: flags&flagImporting != 0, grouped: flags&flagGrouped != 0, wiping: flags&flagWiping != 0,
-		lazy: flags&flagLazy != 0, torn: flags&flagTorn != 0, joining: flags&flagJoining != 0, boot: string(b[checkpointFixed:n])}
+		lazy: flags&flagLazy != 0, torn: flags&flagTorn != 0, joining: flags&flagJoining != 0, dubious: flags&flagDubious != 0, boot: string(b[checkpointFixed:n])}
 	return true
 }
 

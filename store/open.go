@@ -108,6 +108,9 @@ func (s *Store) recover() error {
 	}
 	plan := s.plan(cp, fresh || cp.importing)
 	s.checkpoint.torn = cp.torn || !fresh && plan.powerLoss && cp.lazy
+	if plan.powerLoss && plan.synced >= 0 && !(cp.dubious && cp.sound <= plan.synced) {
+		s.checkpoint.dubious, s.checkpoint.sound = true, plan.synced
+	}
 	if err := s.markOpen(plan, java != nil && (fresh || cp.importing)); err != nil {
 		return err
 	}

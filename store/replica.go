@@ -115,6 +115,9 @@ func (s *Store) Truncate(to int64) error {
 		}
 		c := s.checkpoint
 		boot := c.boot
+		if to <= c.sound {
+			c.dubious, c.sound = false, 0
+		}
 		c.boot, c.durable = "", min(to, s.Log.Flushed()) // what lies behind if this is interrupted means nothing
 		if err := s.writeCheckpoint(c, true); err != nil {
 			return err

@@ -222,6 +222,26 @@ func (s *Store) Mended() error {
 	return s.writeCheckpoint(c, true)
 }
 
+// Sound returns the offset below which the log is known to hold what was appended, false if that is its end. After a power loss a record that was
+// never synced may have holes where no checksum looks, until it has been compared with another replica's.
+func (s *Store) Sound() (to int64, dubious bool) {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	return s.checkpoint.sound, s.checkpoint.dubious
+}
+
+// SetSound notes, durably, that the log holds what was appended, or that nobody has anything better.
+func (s *Store) SetSound() error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	c := s.checkpoint
+	if !c.dubious {
+		return nil
+	}
+	c.dubious, c.sound = false, 0
+	return s.writeCheckpoint(c, true)
+}
+
 // BootTime is when the store was opened.
 func (s *Store) BootTime() time.Time { return s.bootTime }
 

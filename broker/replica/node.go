@@ -368,7 +368,7 @@ func (n *Node) lead(r Role, was bool) error {
 	} else if err := n.saveEpochs(epochs); err != nil {
 		return err
 	}
-	if err := n.store.Promote(); err != nil {
+	if err := errors.Join(n.store.Promote(), n.store.SetSound()); err != nil {
 		return err
 	}
 	n.mu.Lock()
@@ -623,6 +623,9 @@ func (n *Node) hello(r Role) (*hello, error) {
 	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Fetch: n.void(), Epoch: r.Epoch, SetEpoch: r.SetEpoch, LastEpoch: n.LastEpoch(),
 		Min: log.Min(), End: log.End(), SegmentSize: log.SegmentSize()}
 	size := int(min(tailBytes, h.End-h.Min))
+	if sound, dubious := n.store.Sound(); dubious && !bugs.TrustHoles {
+		size = int(min(max(int64(size), h.End-max(sound, h.Min)), maxTail))
+	}
 	sum, err := n.sumOf(h.End, size)
 	h.Tail, h.TailSum = uint32(size), sum
 	return h, err
@@ -641,7 +644,7 @@ func (n *Node) compare(h *hello, w *welcome) logs {
 }
 
 // cut removes what the master does not have.
-func (n *Node) cut(at, end int64, epoch int32) error {
+func (n *Node) cut(at, end int64, epoch int32, why string) error {
 	if bugs.CutTooMuch {
 		n.mu.Lock()
 		epochs := n.epochs
@@ -649,7 +652,7 @@ func (n *Node) cut(at, end int64, epoch int32) error {
 		at -= at % n.store.Log.SegmentSize()
 		return errors.Join(n.store.Log.Truncate(at), n.saveEpochs(epochs.Cut(at)))
 	}
-	n.log.Warn("the end of the log is cut: the master does not have it, and it was never acknowledged", zap.Int64("from", at), zap.Int64("to", end), zap.Int32("epoch", epoch))
+	n.log.Warn("the end of the log is cut: "+why, zap.Int64("from", at), zap.Int64("to", end), zap.Int32("epoch", epoch))
 	if err := n.store.Truncate(at); err != nil {
 		return err
 	}

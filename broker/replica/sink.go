@@ -133,6 +133,10 @@ func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
 			return errors.New("the master refuses: " + w.Reason)
 		case w.Epoch != k.role.Epoch:
 			return fmt.Errorf("%w: the master says %d, the controllers %d", errEpoch, w.Epoch, k.role.Epoch)
+		case w.Verdict == differs:
+			if err := k.doubt(nc, r, h, &w); err != nil {
+				return err
+			}
 		case w.Verdict == outOfRange || w.Verdict == diverged:
 			if err := k.bring(nc, r, h, &w); err != nil {
 				return err
@@ -140,9 +144,22 @@ func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
 		case w.Offset != h.End:
 			return errFrame
 		default:
-			return nil
+			return k.n.store.SetSound()
 		}
 	}
+}
+
+// doubt drops what a power loss has damaged, if it has: there is the master to have it from. That may be in what queues and state were made from,
+// which are not undone.
+func (k *sink) doubt(nc net.Conn, r *bufio.Reader, h *hello, w *welcome) error {
+	sound, dubious := k.n.store.Sound()
+	if !dubious {
+		return errors.New("the master refuses: " + w.Reason)
+	}
+	if at := max(sound, h.Min, k.n.store.Confirmed()); at < h.End {
+		return k.n.cut(at, h.End, w.LastEpoch, "a power loss has damaged it, and the master has it")
+	}
+	return k.renew(nc, r, "a power loss has damaged ours", zap.Int64("from", sound), zap.Int64("to", h.End))
 }
 
 // bring makes a log that the master's does not go on from one of which more is known, or one that it goes on from.
@@ -153,10 +170,15 @@ func (k *sink) bring(nc net.Conn, r *bufio.Reader, h *hello, w *welcome) error {
 	case err != nil:
 		return err
 	case what == stepCut:
-		return k.n.cut(l.Common, h.End, w.LastEpoch)
+		return k.n.cut(l.Common, h.End, w.LastEpoch, "the master does not have it, and it was never acknowledged")
 	}
-	k.n.log.Warn("the log is fetched from where the master's begins: ours is of no use to go on from", zap.Int64("ours", h.Min), zap.Int64("oursTo", h.End),
+	return k.renew(nc, r, "ours is of no use to go on from", zap.Int64("ours", h.Min), zap.Int64("oursTo", h.End),
 		zap.Int64("confirmed", l.Confirmed), zap.Int64("same", l.Common), zap.Int64("masters", w.Min), zap.Int64("mastersTo", w.End))
+}
+
+// renew has state and log fetched from the master.
+func (k *sink) renew(nc net.Conn, r *bufio.Reader, why string, fields ...zap.Field) error {
+	k.n.log.Warn("the log is fetched from where the master's begins: "+why, fields...)
 	if err := k.fetch(nc, r); err != nil {
 		return fmt.Errorf("%w: %w", errFetch, err)
 	}

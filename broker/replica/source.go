@@ -176,7 +176,7 @@ func (w *welcome) judge(h *hello, epochs Epochs, sumOf func(end int64, n int) (u
 	}
 	if n := min(int64(h.Tail), h.End-w.Min); n == int64(h.Tail) {
 		if sum, err := sumOf(h.End, int(n)); err != nil || sum != h.TailSum {
-			w.Verdict, w.Reason = refused, fmt.Sprintf("the %d bytes before %d are not the same in both logs: one of them is damaged, or they are of different groups", n, h.End)
+			w.Verdict, w.Reason = differs, fmt.Sprintf("the %d bytes before %d are not the same in both logs: one of them is damaged, or they are of different groups", n, h.End)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (n *Node) sumOf(end int64, size int) (uint32, error) {
 	sum := uint32(0)
 	var buf []byte
 	for at := end - int64(size); at < end; {
-		k := min(end-at, n.store.Log.SegmentSize()-at%n.store.Log.SegmentSize())
+		k := min(end-at, n.store.Log.SegmentSize()-at%n.store.Log.SegmentSize(), 1<<20)
 		var err error
 		if buf, err = n.store.Log.AppendRange(buf[:0], at, int(k)); err != nil {
 			return 0, err

@@ -42,6 +42,8 @@ const (
 	snapshotSize = 1 + 4 + 8 + 8 + 4 + 4 + 8 + 8 + 4
 	// tailBytes is how much before its end a replica sums up, so that logs of equal epochs are known to be the same.
 	tailBytes = 4 << 10
+	// maxTail is how much of a log that may have holes is compared at most.
+	maxTail = 64 << 20
 )
 
 // frame kinds.
@@ -90,6 +92,8 @@ const (
 	begin verdict = iota + 1
 	// diverged: the replica must look again with a log that ends where the answer says; see Epochs.Common.
 	diverged
+	// differs: what the replica has summed up is not what the master has there.
+	differs
 	// outOfRange: what the replica needs next is no longer in the master's log.
 	outOfRange
 	// refused: for the reason that is given.
@@ -292,7 +296,7 @@ func (h *hello) decode(b []byte) error {
 	h.Min, h.End, h.SegmentSize = r.i64(), r.i64(), r.i64()
 	h.Tail, h.TailSum = r.u32(), r.u32()
 	h.Cluster, h.Group = r.text(), r.text()
-	if h.Min < 0 || h.End < h.Min || h.LastEpoch < 0 || h.Tail > tailBytes || int64(h.Tail) > h.End-h.Min {
+	if h.Min < 0 || h.End < h.Min || h.LastEpoch < 0 || h.Tail > maxTail || int64(h.Tail) > h.End-h.Min {
 		return errFrame
 	}
 	return r.end()

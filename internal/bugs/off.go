@@ -30,6 +30,7 @@ const (
 	RecoverAll        = false
 	StateAhead        = false
 	TrustTorn         = false
+	TrustHoles        = false
 	EpochsOfPoisoned  = false
 	ElectAnybody      = false
 	SameEpoch         = false

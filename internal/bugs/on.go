@@ -30,6 +30,7 @@ var (
 	RecoverAll        bool // after a restart the whole log counts as confirmed
 	StateAhead        bool // the state is written before the log below it is durable
 	TrustTorn         bool // who lost what it had acknowledged stays in the set
+	TrustHoles        bool // a log that a power loss may have damaged is compared like any other
 	EpochsOfPoisoned  bool // a replica whose disk has failed goes on as its memory says
 	ElectAnybody      bool // every replica that lives can be elected
 	SameEpoch         bool // an election does not raise the epoch
@@ -70,6 +71,7 @@ var All = []Bug{
 	{"RecoverAll", &RecoverAll},
 	{"StateAhead", &StateAhead},
 	{"TrustTorn", &TrustTorn},
+	{"TrustHoles", &TrustHoles},
 	{"EpochsOfPoisoned", &EpochsOfPoisoned},
 	{"ElectAnybody", &ElectAnybody},
 	{"SameEpoch", &SameEpoch},
