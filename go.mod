@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/cloudwego/netpoll v0.7.2
 	github.com/google/go-cmp v0.7.0
 	github.com/klauspost/compress v1.20.4

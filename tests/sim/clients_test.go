@@ -91,6 +91,7 @@ func (w *world) send(ctx context.Context, rng *rand.Rand, p *process, t *term, i
 	w.mu.Unlock()
 	e := []commitlog.Entry{{Draft: d, Next: &p.st.Queues.GetOrCreate(topic, q).Next}}
 	done := told{make(chan error, 1)}
+	call := w.begin(opSend, k, id, 0)
 	if err := p.st.Append(e, done); err != nil {
 		return
 	}
@@ -104,6 +105,7 @@ func (w *world) send(ctx context.Context, rng *rand.Rand, p *process, t *term, i
 		return
 	}
 	w.acks++
+	w.endLocked(call, e[0].QueueOffset)
 	w.claims = append(w.claims, claim{"acknowledged", k, e[0].QueueOffset, id, e[0].Phy, p.life, t.role.Epoch})
 	if e[0].QueueOffset < floor {
 		w.failLocked("%s/%d acknowledged to message %d, sent after %d was acknowledged", k, e[0].QueueOffset, id, floor-1)
@@ -144,13 +146,17 @@ func (w *world) read(ctx context.Context, rng *rand.Rand) {
 		w.mu.Lock()
 		seen := w.seen[k]
 		w.mu.Unlock()
+		call := w.begin(opTop, k, 0, 0)
 		q := p.st.Queues.Get(topic, id)
 		top := int64(0)
 		if q != nil {
 			top = q.Max()
 		}
-		if again, _ := w.current(); serves && again == p && p.leads() == t && top < seen && !p.dead.Load() {
-			w.fail("r%d, master of epoch %d, shows %s up to %d; %d was seen", p.m.id, t.role.Epoch, k, top, seen)
+		if again, _ := w.current(); serves && again == p && p.leads() == t && !p.dead.Load() {
+			if top < seen {
+				w.fail("r%d, master of epoch %d, shows %s up to %d; %d was seen", p.m.id, t.role.Epoch, k, top, seen)
+			}
+			w.end(call, top)
 		}
 		if top == 0 {
 			continue
@@ -202,11 +208,16 @@ func (w *world) consume(ctx context.Context, rng *rand.Rand) {
 		w.mu.Lock()
 		committed := w.committed[k]
 		w.mu.Unlock()
+		call := w.begin(opFetch, k, 0, 0)
 		got, _ := p.st.State.Offset("G", topic, int32(q))
-		if now, nt := w.current(); now == p && nt == t && p.leads() == t && got < committed && !p.dead.Load() {
-			w.fail("r%d, master of epoch %d, has consumer offset %d of %s; %d was acknowledged", p.m.id, t.role.Epoch, got, k, committed)
+		if now, nt := w.current(); now == p && nt == t && p.leads() == t && !p.dead.Load() {
+			if got < committed {
+				w.fail("r%d, master of epoch %d, has consumer offset %d of %s; %d was acknowledged", p.m.id, t.role.Epoch, got, k, committed)
+			}
+			w.end(call, got)
 		}
 		last[i][q]++
+		call = w.begin(opCommit, k, 0, last[i][q])
 		done := told{make(chan error, 1)}
 		if err := p.st.Propose(done, state.OffsetPut("G", topic, int32(q), last[i][q])); err != nil {
 			continue
@@ -217,6 +228,7 @@ func (w *world) consume(ctx context.Context, rng *rand.Rand) {
 		w.mu.Lock()
 		if !p.dead.Load() {
 			w.committed[k] = max(w.committed[k], last[i][q])
+			w.endLocked(call, last[i][q])
 		}
 		w.mu.Unlock()
 	}

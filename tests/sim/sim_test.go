@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/anishathalye/porcupine"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/castor-mq/castor/internal/vfs"
@@ -59,6 +60,7 @@ type world struct {
 	committed map[string]int64
 	ackers    map[int32]int64 // epoch → life
 	masters   map[int32]int64
+	history   history
 }
 
 // delayed is something that the driver does later.
@@ -304,14 +306,19 @@ func run(t *testing.T, seed uint64) (violation string, events []string, acks int
 		panic(fmt.Sprintf("seed %d: virtual time stands still", seed))
 	})
 	defer hung.Stop()
+	var ops map[string][]porcupine.Operation
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, dir)
 		now.Store(w)
 		w.live()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		violation, events, acks = w.violation, w.events, w.acks
+		violation, events, acks, ops = w.violation, w.events, w.acks, w.operations()
 	})
+	hung.Stop()
+	if violation == "" {
+		violation = checkHistory(ops)
+	}
 	return violation, events, acks
 }
 
