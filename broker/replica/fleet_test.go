@@ -396,6 +396,42 @@ func TestHoles(t *testing.T) {
 	}
 }
 
+// TestDamage: a master whose disk has changed a byte does not give it to others, and says that it is damaged. Who has a good log does.
+func TestDamage(t *testing.T) {
+	f := newFleet(t)
+	f.start(1)
+	f.start(2)
+	m := f.elect(1)
+	m.put("T", 20)
+	at := m.store.Log.End()
+	for m.store.Log.End() < at+near+near/2 {
+		m.put("T", 500)
+	}
+	f.inSync(m, f.members[2])
+	file, err := m.fs.Open(fmt.Sprintf("/store/commitlog/%020d", at-at%testSegment))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = file.WriteAt([]byte{0x40}, at%testSegment+500); err != nil { // in a body
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := f.start(3)
+	f.await("damage", m.node.Damaged)
+	if end := r.store.Log.End(); end > at || slices.Contains(f.set(), 3) {
+		t.Fatalf("the replica has %d bytes, those from %d on are damaged", end, at)
+	}
+	m = f.elect(2)
+	m.put("T", 2)
+	f.inSync(m, r)
+	f.same(m, r)
+	if m.node.Damaged() {
+		t.Fatal("the other one is damaged, too")
+	}
+}
+
 // TestStay: a log with acknowledged records that the master's does not reach is not touched.
 func TestStay(t *testing.T) {
 	f := newFleet(t)

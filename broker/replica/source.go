@@ -426,8 +426,13 @@ func (c *cutter) cut(epoch int32, at int64, batch int) (*piece, error) {
 		}
 		d.Part = c.part
 		var err error
-		if frame, to, err = log.AppendRecords(c.buf, at, int(min(int64(batch), c.limit-at))); err != nil {
+		frame, to, err = log.AppendRecords(c.buf, at, int(min(int64(batch), c.limit-at)))
+		if err == nil && log.End()-at > near { // it comes from the disk, maybe, and must not spread if that has damaged it
+			err = log.VerifyRecords(frame[4+dataHead:], at)
+		}
+		if err != nil {
 			c.last = piece{}
+			c.n.unreadable(at, err)
 			return nil, err
 		}
 	}

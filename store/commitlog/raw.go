@@ -77,6 +77,19 @@ func (l *Log) chain(b []byte, offset, segmentEnd int64) (c chain, err error) {
 	return c, err
 }
 
+// VerifyRecords checks the sums of what AppendRecords has returned for from.
+func (l *Log) VerifyRecords(b []byte, from int64) error {
+	v := l.views.Get().(*message.View)
+	defer l.views.Put(v)
+	_, err := scanBytes(b, from, from-from%l.cfg.SegmentSize+l.cfg.SegmentSize, v, func(at int64, v *message.View) error {
+		if err := v.Verify(at); err != nil {
+			return fmt.Errorf("record at %d: %w", at, err)
+		}
+		return nil
+	})
+	return err
+}
+
 // AppendRecords appends the bytes [from, to) of the log, for AppendRaw of a replica: to is the last record boundary for which that are
 // at most limit bytes, but there is one record at least, whatever its size; a blank counts as a record that goes to the end of its
 // segment. The piece lies in one segment and below End; at End it is empty. from must be a boundary. Hot ranges are copied from memory,

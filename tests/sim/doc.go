@@ -8,6 +8,7 @@
 //	controllers_test.go  the quorum as brokers see it, and a broker's membership
 //	clients_test.go      who appends, reads and commits
 //	truth_test.go        what was confirmed, and the checks
+//	history_test.go      what clients did and saw, for porcupine
 //	bugs_test.go         faults put into the code on purpose (-tags bugs), which a run must find
 //
 //	go test ./tests/sim -run TestGroup                 a few hundred short seeds
