@@ -3,6 +3,7 @@
 //
 //	cluster.go  the processes
 //	network.go  what they say to each other, so that it can be cut
+//	limits.go   what else a process can suffer from
 //	load.go     producers and commits, and what they must find afterwards
 //	beside.go   another program that sends, with a client as users have it
 //	chaos.go    the faults, the rounds and the table
@@ -20,6 +21,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // fault breaks something and returns how to mend it.
@@ -57,6 +60,10 @@ var faults = []fault{
 		}
 		return nothing, nil
 	}},
+	{name: "stutter", brief: "the master runs for a third of the time", hit: stutter},
+	{name: "descriptors", brief: "the master gets no more descriptors", hit: limit(unix.RLIMIT_NOFILE, descriptors)},
+	{name: "memory", brief: "the master gets no more memory", hit: limit(unix.RLIMIT_AS, addresses)},
+	{name: "damage", brief: "a bit of a replica's log is flipped while it is down", hit: damage},
 	{name: "kill-two", brief: "kill -9 of the master and a replica", halts: true, hit: together(
 		on((*Cluster).replica, (*Process).Kill, (*Process).Start), on((*Cluster).Master, (*Process).Kill, (*Process).Start))},
 	{name: "kill-quorum", brief: "kill -9 of the master and two controllers", halts: true, hit: together(
@@ -132,7 +139,11 @@ var faults = []fault{
 		return c.net.heal, nil
 	}, halts: true},
 	{name: "slow", brief: "every message between servers takes 20 ms more", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
-		c.net.slow(20*time.Millisecond, between(c.servers(), c.servers())...)
+		c.net.slow(lag{20 * time.Millisecond, 1}, between(c.servers(), c.servers())...)
+		return c.net.heal, nil
+	}},
+	{name: "lossy", brief: "of 50 messages between servers one takes 200 ms more, as after a lost packet", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
+		c.net.slow(lag{200 * time.Millisecond, 50}, between(c.servers(), c.servers())...)
 		return c.net.heal, nil
 	}},
 	{name: "reset", brief: "all connections are reset", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {

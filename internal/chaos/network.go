@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ type network struct {
 	mu      sync.Mutex
 	pids    map[string]int
 	cuts    map[way]bool
-	delays  map[way]time.Duration
+	lags    map[way]lag
 	conns   map[net.Conn]bool
 	changed chan struct{} // closed at each change of cuts, and at the end
 	closed  bool
@@ -33,8 +34,14 @@ type network struct {
 // way is a direction between two processes, by name; "" is whoever is none of the cluster.
 type way struct{ from, to string }
 
+// lag is how much longer one of so many pieces takes, and those behind it.
+type lag struct {
+	by   time.Duration
+	once int
+}
+
 func newNetwork() *network {
-	return &network{pids: map[string]int{}, cuts: map[way]bool{}, delays: map[way]time.Duration{}, conns: map[net.Conn]bool{}, changed: make(chan struct{})}
+	return &network{pids: map[string]int{}, cuts: map[way]bool{}, lags: map[way]lag{}, conns: map[net.Conn]bool{}, changed: make(chan struct{})}
 }
 
 // serve carries connections to a process.
@@ -118,13 +125,15 @@ func (n *network) drop(c net.Conn) {
 func (n *network) pass(w way) bool {
 	for {
 		n.mu.Lock()
-		cut, delay, changed, closed := n.cuts[w], n.delays[w], n.changed, n.closed
+		cut, late, changed, closed := n.cuts[w], n.lags[w], n.changed, n.closed
 		n.mu.Unlock()
 		switch {
 		case closed:
 			return false
 		case !cut:
-			time.Sleep(delay)
+			if late.by > 0 && rand.IntN(late.once) == 0 {
+				time.Sleep(late.by)
+			}
 			return true
 		}
 		<-changed
@@ -149,10 +158,10 @@ func (n *network) cut(ways ...way) {
 }
 
 // slow delays what goes one of the ways.
-func (n *network) slow(by time.Duration, ways ...way) {
+func (n *network) slow(by lag, ways ...way) {
 	n.change(func() {
 		for _, w := range ways {
-			n.delays[w] = by
+			n.lags[w] = by
 		}
 	})
 }
@@ -173,7 +182,7 @@ func (n *network) reset() {
 func (n *network) heal() error {
 	n.change(func() {
 		clear(n.cuts)
-		clear(n.delays)
+		clear(n.lags)
 	})
 	return nil
 }

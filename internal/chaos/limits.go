@@ -1,0 +1,141 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// limit has the master get no more of a resource than it has, as use tells, until it is mended. Meanwhile many connect to it.
+func limit(resource int, use func(pid int) (uint64, error)) hit {
+	return func(ctx context.Context, c *Cluster) (func() error, error) {
+		m, err := c.Master(ctx)
+		if err != nil {
+			return nothing, err
+		}
+		pid := m.cmd.Process.Pid
+		used, err := use(pid)
+		if err != nil {
+			return nothing, err
+		}
+		var before unix.Rlimit
+		if err := unix.Prlimit(pid, resource, nil, &before); err != nil {
+			return nothing, err
+		}
+		if err := unix.Prlimit(pid, resource, &unix.Rlimit{Cur: used, Max: before.Max}, nil); err != nil {
+			return nothing, err
+		}
+		var crowd []net.Conn
+		for range 100 {
+			if nc, err := net.DialTimeout("tcp", m.Addr, time.Second); err == nil {
+				crowd = append(crowd, nc)
+			}
+		}
+		return func() error {
+			for _, nc := range crowd {
+				_ = nc.Close()
+			}
+			if m.Died() != nil { // it may have to
+				return m.Start()
+			}
+			return unix.Prlimit(pid, resource, &before, nil)
+		}, nil
+	}
+}
+
+// descriptors is how many a process has.
+func descriptors(pid int) (uint64, error) {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return uint64(len(entries)), err
+}
+
+// addresses is how many bytes of addresses a process has.
+func addresses(pid int) (pages uint64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &pages)
+	}
+	return pages * uint64(os.Getpagesize()), err
+}
+
+// stutter has the master run for a third of the time only, until it is mended.
+func stutter(ctx context.Context, c *Cluster) (func() error, error) {
+	m, err := c.Master(ctx)
+	if err != nil {
+		return nothing, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			_ = m.Stop()
+			sleep(ctx, 100*time.Millisecond)
+			_ = m.Continue()
+			sleep(ctx, 50*time.Millisecond)
+		}
+	})
+	return func() error {
+		stop()
+		wg.Wait()
+		return m.wake()
+	}, nil
+}
+
+// damage changes a byte of a replica's log while it is down, and starts it. Whether it notices or not, it loses its disk in the end.
+func damage(ctx context.Context, c *Cluster) (func() error, error) {
+	r, err := c.replica(ctx)
+	if err != nil {
+		return nothing, err
+	}
+	if err := r.Kill(); err != nil {
+		return r.Start, err
+	}
+	err = flip(filepath.Join(filepath.Dir(r.conf), "store", "commitlog"))
+	if err == nil {
+		err = r.Start()
+	}
+	return func() error {
+		if r.Died() == nil {
+			if err := r.Kill(); err != nil {
+				return err
+			}
+		}
+		return r.startEmpty()
+	}, err
+}
+
+// flip changes a bit of what was written to the first of a folder's files.
+func flip(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) == 0 {
+		return errors.Join(err, fmt.Errorf("there is no file in %s", dir))
+	}
+	name := slices.Min(files)
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	end := len(b)
+	for end > 0 && b[end-1] == 0 {
+		end--
+	}
+	if end == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	at := rand.IntN(end)
+	_, err = f.WriteAt([]byte{b[at] ^ 1<<rand.IntN(8)}, int64(at))
+	return errors.Join(err, f.Close())
+}
