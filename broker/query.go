@@ -17,6 +17,21 @@ const (
 	maxQueryBytes = 8 << 20 // of messages in an answer
 )
 
+// unlessEcho has a query served that clients send to every broker name of a topic.
+func (b *Broker) unlessEcho(serve func(*remoting.Request) error) func(*remoting.Request) error {
+	return func(r *remoting.Request) error {
+		if b.standby.echoes() {
+			return notFound(r)
+		}
+		return serve(r)
+	}
+}
+
+func notFound(r *remoting.Request) error {
+	r.Reply(code.QueryNotFound, "can not find message, maybe time range not correct", &header.QueryMessageResponse{}, nil)
+	return nil
+}
+
 // handleQueryMessage serves QUERY_MESSAGE in a lane (QueryMessageProcessor). The index holds only hashes and seconds: each record
 // is compared with the topic, the key and the time that were asked for, which Java leaves to the client.
 func (b *Broker) handleQueryMessage(r *remoting.Request, h *header.QueryMessageRequest) error {
@@ -46,8 +61,7 @@ func (b *Broker) handleQueryMessage(r *remoting.Request, h *header.QueryMessageR
 		if err != nil {
 			return err
 		}
-		r.Reply(code.QueryNotFound, "can not find message, maybe time range not correct", &header.QueryMessageResponse{}, nil)
-		return nil
+		return notFound(r)
 	}
 	slices.Reverse(found) // the index gives the newest first
 	var resp header.QueryMessageResponse

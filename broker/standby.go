@@ -152,6 +152,20 @@ func (s *standby) serves() bool {
 	return r != nil && r.Master != 0 && standbyOf(r) == g.member.ID()
 }
 
+// routeMemory is how long clients go on with a route that is no longer true: they ask every 30 s.
+const routeMemory = 35 * time.Second
+
+// echoes tells whether a client that asks every broker name of a topic asks the master, too: then it would get everything twice. Who has still got a
+// dead master's address asks only here.
+func (s *standby) echoes() bool {
+	g := s.b.replicas
+	if g == nil || !s.serves() {
+		return false
+	}
+	t := g.term.Load()
+	return !t.master && t.role.Master != 0 && time.Since(t.began) > routeMemory
+}
+
 // run keeps the registrations as they must be.
 func (s *standby) run(ctx context.Context) error {
 	defer s.tasks.Wait()

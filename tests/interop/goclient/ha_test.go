@@ -95,7 +95,7 @@ type haPart struct {
 // TestHaMasterKilled kills the master under all parts at once.
 func TestHaMasterKilled(t *testing.T) {
 	parts := []haPart{
-		{"concurrent", haConcurrent}, {"orderly", haOrderly}, {"filters", haFilters}, {"broadcast", haBroadcast}, {"retries", haRetries}, {"pull", haPull},
+		{"concurrent", haConcurrent}, {"orderly", haOrderly}, {"filters", haFilters}, {"broadcast", haBroadcast}, {"retries", haRetries}, {"pull", haPull}, {"storm", haStorm},
 	}
 	checks := make([]func(*testing.T), len(parts))
 	for i, part := range parts {
@@ -137,11 +137,49 @@ func haConcurrent(t *testing.T) func(*testing.T) {
 // haOrderly has two consumers share the queues of four keys.
 func haOrderly(t *testing.T) func(*testing.T) {
 	topic, group := newTopic(t, 4), random("GoHa")
-	p := newProducer(t, producer.WithQueueSelector(producer.NewManualQueueSelector()))
 	var got inbox
 	for range 2 {
 		newConsumer(t, group, topic, "*", got.accept, consumer.WithConsumerOrder(true))
 	}
+	return haKeys(t, topic, &got)
+}
+
+// haStorm has consumers of such queues come and go all the time, beside one that stays, so that the queues and their locks change hands while the
+// master does.
+func haStorm(t *testing.T) func(*testing.T) {
+	topic, group := newTopic(t, 4), random("GoHa")
+	var got inbox
+	newConsumer(t, group, topic, "*", got.accept, consumer.WithConsumerOrder(true))
+	ctx, stop := context.WithCancel(context.Background())
+	var storm sync.WaitGroup
+	for range 2 {
+		storm.Go(func() {
+			for ctx.Err() == nil {
+				c, err := rocketmq.NewPushConsumer(consumer.WithNsResolver(resolver()), consumer.WithGroupName(group), consumer.WithInstance(random("GoStorm")), consumer.WithConsumerOrder(true),
+					consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+				if err == nil && c.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}, got.accept) == nil && c.Start() == nil {
+					select {
+					case <-ctx.Done():
+					case <-time.After(500 * time.Millisecond):
+					}
+					_ = c.Shutdown()
+				}
+			}
+		})
+	}
+	end := func() { stop(); storm.Wait() }
+	t.Cleanup(end)
+	check := haKeys(t, topic, &got)
+	return func(t *testing.T) {
+		time.AfterFunc(5*time.Second, stop) // it goes on with the next master
+		check(t)
+		end()
+	}
+}
+
+// haKeys sends to one queue per key. Everything must be consumed, the first time in order.
+func haKeys(t *testing.T, topic string, got *inbox) func(*testing.T) {
+	p := newProducer(t, producer.WithQueueSelector(producer.NewManualQueueSelector()))
 	queues := queuesOf(t, topic)
 	var flows []*flow
 	for key := range 4 {
