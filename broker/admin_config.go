@@ -75,7 +75,9 @@ func (b *Broker) configChanged(changed []string) error {
 	if err != nil {
 		return err
 	}
-	b.store.Reconfigure(sc)
+	if err := b.store.Reconfigure(sc); err != nil {
+		return err
+	}
 	b.sends.configure(c)
 	b.lanes.configure(c)
 	if slices.Contains(changed, "brokerPermission") {

@@ -230,7 +230,9 @@ func (w *world) refused(err error) {
 func (w *world) clean() {
 	c := w.cfg
 	c.Retention.Keep, c.Retention.Batch = -time.Hour, 1
-	w.s.Reconfigure(c)
+	if err := w.s.Reconfigure(c); err != nil {
+		w.t.Fatal(err)
+	}
 	if err := w.s.Clean(true); err == nil {
 		w.low = max(w.low, w.s.Log.Min())
 	}

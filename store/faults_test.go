@@ -256,7 +256,9 @@ func TestFailedSyncIsFinal(t *testing.T) {
 func TestFullDiskStillTakesState(t *testing.T) {
 	r := newFaultRun(t, false)
 	r.cfg.Retention.WarningLevel, r.cfg.Retention.CleanForced = 90, 85
-	r.s.Reconfigure(r.cfg)
+	if err := r.s.Reconfigure(r.cfg); err != nil {
+		t.Fatal(err)
+	}
 	r.fs.SetFree(1000)
 	if err := r.s.Clean(false); err != nil {
 		t.Fatal(err)

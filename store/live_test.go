@@ -1,6 +1,7 @@
 package store
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,14 +23,40 @@ func TestReconfigureFlush(t *testing.T) {
 		t.Fatal("a send waited for the disk with ASYNC_FLUSH")
 	}
 	cfg.SyncFlush = true
-	s.Reconfigure(cfg)
+	if err := s.Reconfigure(cfg); err != nil {
+		t.Fatal(err)
+	}
 	if e := s.put("T", 0, "b", 10); s.Log.Flushed() <= e.Phy {
 		t.Fatal("a send did not wait for the disk with SYNC_FLUSH")
 	}
 	cfg.SyncFlush = false
-	s.Reconfigure(cfg)
+	if err := s.Reconfigure(cfg); err != nil {
+		t.Fatal(err)
+	}
 	if e := s.put("T", 0, "c", 10); s.Log.Flushed() > e.Phy {
 		t.Fatal("a send waited for the disk after the way back")
+	}
+}
+
+// TestTornAfterReconfigure: a power loss right after the change to ASYNC_FLUSH may have taken what was confirmed.
+func TestTornAfterReconfigure(t *testing.T) {
+	for _, lazy := range []bool{false, true} {
+		fs := vfs.NewMem(clock.Real{})
+		cfg := testConfig("/store", true)
+		cfg.StateFile = filepath.Join(t.TempDir(), "state.db")
+		s := openStore(t, cfg, fs)
+		cfg.SyncFlush = !lazy
+		if err := s.Reconfigure(cfg); err != nil {
+			t.Fatal(err)
+		}
+		after := fs.CrashClone(nil, vfs.CrashDrop)
+		s.stop()
+		cfg.StateFile = filepath.Join(t.TempDir(), "state.db")
+		s = openStore(t, cfg, after)
+		if s.Torn() != lazy {
+			t.Errorf("ASYNC_FLUSH %v: torn %v", lazy, s.Torn())
+		}
+		s.stop()
 	}
 }
 
@@ -48,7 +75,9 @@ func TestWantClean(t *testing.T) {
 	}
 	cfg.Retention.Keep = -time.Hour // everything is old
 	cfg.Retention.Batch = 1
-	s.Reconfigure(cfg)
+	if err := s.Reconfigure(cfg); err != nil {
+		t.Fatal(err)
+	}
 	last := s.Log.Segments()
 	want := last[len(last)-1].Base
 	for deadline := time.Now().Add(5 * time.Second); s.Log.Min() < want; time.Sleep(time.Millisecond) {

@@ -161,7 +161,9 @@ func TestRetentionByDisk(t *testing.T) {
 		t.Fatalf("%d young segments went at 80 %%", n)
 	}
 	cfg.Retention.Batch = 2
-	s.Reconfigure(cfg)
+	if err := s.Reconfigure(cfg); err != nil {
+		t.Fatal(err)
+	}
 	if n := pass(87); n != 2 {
 		t.Fatalf("%d segments went by force, want a batch", n)
 	}

@@ -179,10 +179,25 @@ type live struct {
 }
 
 // Reconfigure takes SyncFlush, FlushInterval, SyncTimeout, ReplicaTimeout and Retention of c, except for Retention.Interval; everything
-// else stays as it was when the store was opened. What was confirmed stays so.
-func (s *Store) Reconfigure(c Config) {
+// else stays as it was when the store was opened. What was confirmed stays so. After an error all is as before.
+func (s *Store) Reconfigure(c Config) error {
+	if !c.SyncFlush && s.live.Load().syncFlush {
+		if err := s.setLazy(); err != nil {
+			return err
+		}
+	}
 	s.setLive(c)
 	s.Advance() // who waited for a flush need not any more
+	return nil
+}
+
+// setLazy notes, durably, that from now on a power loss can take what was confirmed; see Torn.
+func (s *Store) setLazy() error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	c := s.checkpoint
+	c.lazy = true
+	return s.writeCheckpoint(c, true)
 }
 
 func (s *Store) setLive(c Config) {
