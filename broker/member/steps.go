@@ -47,8 +47,11 @@ func (m *Member) report(ctx context.Context, was step, a answer, p pause) {
 		m.log.Error("the controllers do not know this broker any more and refuse to give it its id again. Start the replicas with smaller ids, "+
 			"or remove the file to get a new id", id, zap.String("file", m.files.path), zap.Stringer("code", a.code))
 	default:
-		m.log.Warn("the controllers did not do what they were asked for; it is tried again", zap.Stringer("step", was), id,
-			zap.Stringer("code", a.code), zap.Error(a.err))
+		why := zap.Error(a.err)
+		if a.err == nil {
+			why = zap.Stringer("code", a.code)
+		}
+		m.log.Warn("the controllers did not do what they were asked for; it is tried again", zap.Stringer("step", was), id, why)
 	}
 	if failed || was == ask && p == period {
 		m.troubled = failed
