@@ -349,7 +349,7 @@ func (s *source) drain(ctx context.Context, c *cutter) error {
 		s.mu.Lock()
 		err, rest, at := s.broken, s.rest, s.at
 		s.rest = nil
-		if err != nil || len(rest) == 0 && at == log.End() {
+		if err != nil || len(rest) == 0 && at >= log.End() {
 			s.busy = err != nil
 			s.mu.Unlock()
 			return err
