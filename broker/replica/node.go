@@ -636,7 +636,7 @@ func (n *Node) hello(r Role) (*hello, error) {
 	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Fetch: n.void(), Epoch: r.Epoch, SetEpoch: r.SetEpoch, LastEpoch: n.LastEpoch(),
 		Min: log.Min(), End: log.End(), SegmentSize: log.SegmentSize()}
 	size := int(min(tailBytes, h.End-h.Min))
-	if sound, dubious := n.store.Sound(); dubious && !bugs.TrustHoles {
+	if sound, dubious := n.store.Sound(); dubious {
 		size = int(min(max(int64(size), h.End-max(sound, h.Min)), maxTail))
 	}
 	sum, err := n.sumOf(h.End, size)

@@ -73,7 +73,7 @@ var All = []Bug{
 	{"RecoverAll", &RecoverAll, 1},
 	{"StateAhead", &StateAhead, 5},
 	{"TrustTorn", &TrustTorn, 43},
-	{"TrustHoles", &TrustHoles, 0},
+	{"TrustHoles", &TrustHoles, 2000574},
 	{"EpochsOfPoisoned", &EpochsOfPoisoned, 0},
 	{"ElectAnybody", &ElectAnybody, 0},
 	{"SameEpoch", &SameEpoch, 0},
