@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io/fs"
+	"math"
 	"strings"
 
 	"github.com/castor-mq/castor/internal/vfs"
@@ -146,8 +147,18 @@ func (s *Store) writeCheckpoint(c checkpoint, sync bool) error {
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		s.checkpoint = c
+		s.noteSound()
 	}
 	return err
+}
+
+// noteSound has Sound say what the checkpoint does.
+func (s *Store) noteSound() {
+	to := int64(math.MaxInt64)
+	if s.checkpoint.dubious {
+		to = s.checkpoint.sound
+	}
+	s.soundTo.Store(to)
 }
 
 // bootID tells one boot of the machine from another; empty where the kernel does not say, which counts as another boot.

@@ -158,7 +158,8 @@ type Store struct {
 	cleaning   chan Cleaning
 
 	bootTime   time.Time
-	saving     sync.Mutex // held over I/O by those who write projections and checkpoint
+	saving     sync.Mutex   // held over I/O by those who write projections and checkpoint
+	soundTo    atomic.Int64 // see Sound; MaxInt64: all of it
 	checkpoint checkpoint
 	unlock     vfs.Unlocker
 	stats      Stats
@@ -239,20 +240,20 @@ func (s *Store) Mended() error {
 
 // Sound returns the offset below which the log is known to hold what was appended, false if that is its end. After a power loss a record that was
 // never synced may have holes where no checksum looks, until it has been compared with another replica's.
+// It waits for nothing.
 func (s *Store) Sound() (to int64, dubious bool) {
-	s.saving.Lock()
-	defer s.saving.Unlock()
-	return s.checkpoint.sound, s.checkpoint.dubious
+	to = s.soundTo.Load()
+	return to, to < math.MaxInt64
 }
 
 // SetSound notes, durably, that the log holds what was appended, or that nobody has anything better.
 func (s *Store) SetSound() error {
+	if _, dubious := s.Sound(); !dubious {
+		return nil
+	}
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	c := s.checkpoint
-	if !c.dubious {
-		return nil
-	}
 	c.dubious, c.sound = false, 0
 	return s.writeCheckpoint(c, true)
 }
