@@ -75,7 +75,7 @@ var All = []Bug{
 	{"TrustTorn", &TrustTorn, 43},
 	{"TrustHoles", &TrustHoles, 2000574},
 	{"EpochsOfPoisoned", &EpochsOfPoisoned, 0},
-	{"ElectAnybody", &ElectAnybody, 0},
-	{"SameEpoch", &SameEpoch, 0},
-	{"AnswerUnsettled", &AnswerUnsettled, 0},
+	{"ElectAnybody", &ElectAnybody, 6},
+	{"SameEpoch", &SameEpoch, 1},
+	{"AnswerUnsettled", &AnswerUnsettled, 1},
 }
