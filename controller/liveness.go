@@ -26,6 +26,8 @@ const (
 	// reportTTL is how long the word of another controller counts; it speaks every reportPeriod.
 	reportTTL    = 1500 * time.Millisecond
 	reportPeriod = 500 * time.Millisecond
+	// introduced is how long a new leader listens to the others before it takes for dead whom it does not hear itself.
+	introduced = 2 * reportPeriod
 	// probePeriod is the time between two looks whether a broker whose connection has ended still listens.
 	probePeriod = time.Second
 	// tickPeriod is how often the table is asked to look at the time. A tick that comes later than standstill finds that the
@@ -288,7 +290,7 @@ func (l *Liveness) Dead(b Broker, now time.Time) bool {
 	case v == nil || v.seen.IsZero():
 		return listened >= defaultTimeout
 	default:
-		return v.refused || listened >= reportTTL
+		return v.refused || listened >= introduced
 	}
 }
 
