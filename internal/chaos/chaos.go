@@ -61,8 +61,8 @@ var faults = []fault{
 		return nothing, nil
 	}},
 	{name: "stutter", brief: "the master runs for a third of the time", hit: stutter},
-	{name: "descriptors", brief: "the master gets no more descriptors", hit: limit(unix.RLIMIT_NOFILE, descriptors)},
-	{name: "memory", brief: "the master gets no more memory", hit: limit(unix.RLIMIT_AS, addresses)},
+	{name: "descriptors", brief: "the master gets no more descriptors", hit: limit(unix.RLIMIT_NOFILE, descriptors, false)},
+	{name: "memory", brief: "the master gets no more memory", hit: limit(unix.RLIMIT_AS, addresses, true)},
 	{name: "damage", brief: "a bit of a replica's log is flipped while it is down", hit: damage},
 	{name: "kill-two", brief: "kill -9 of the master and a replica", halts: true, hit: together(
 		on((*Cluster).replica, (*Process).Kill, (*Process).Start), on((*Cluster).Master, (*Process).Kill, (*Process).Start))},

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit has the master get no more of a resource than it has, as use tells, until it is mended. Meanwhile many connect to it.
-func limit(resource int, use func(pid int) (uint64, error)) hit {
+// limit has the master get no more of a resource than it has, as use tells, until it is mended. Meanwhile many connect to it. Where it may die of that
+// it is started again in any case: dying takes a while.
+func limit(resource int, use func(pid int) (uint64, error), deadly bool) hit {
 	return func(ctx context.Context, c *Cluster) (func() error, error) {
 		m, err := c.Master(ctx)
 		if err != nil {
@@ -44,7 +45,10 @@ func limit(resource int, use func(pid int) (uint64, error)) hit {
 			for _, nc := range crowd {
 				_ = nc.Close()
 			}
-			if m.Died() != nil { // it may have to
+			if deadly {
+				if m.Died() == nil {
+					_ = m.Kill()
+				}
 				return m.Start()
 			}
 			return unix.Prlimit(pid, resource, &before, nil)
