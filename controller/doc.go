@@ -15,6 +15,7 @@
 //	I3  Who is elected was in the SyncStateSet, or left it when nothing could be confirmed without him any more (Eligible);
 //	    anybody else only when enableElectUncleanMaster allows it and none of those lives.
 //	    Who has lost what it had not synced, with the power, leaves both as long as anybody else is in one of them.
+//	    The epoch of the set rises then in any case, so that a master's wish to have him in, from before, comes to nothing.
 //	    When all have, the one with the longest log is elected (Doubtful).
 //	I4  A change of the set is compare-and-set on both epochs. A broker acts only on what was committed.
 //	I5  A broker name belongs to one cluster. Ids are never given twice.

@@ -284,6 +284,7 @@ func (c *Register) apply(s *State) Result {
 	}
 	if c.Torn && !bugs.TrustTorn && next.Incarnation != r.Incarnation {
 		g.distrust(c.ID)
+		g.SyncStateSetEpoch++ // a master that knows its former life may have asked for it
 	}
 	return s.publish(g)
 }

@@ -432,7 +432,7 @@ func TestTorn(t *testing.T) {
 	if g := again(2, 10, true); !slices.Equal(g.SyncStateSet, []int64{1, 2, 3}) {
 		t.Errorf("set %v: a broker that registers twice in one life has not lost anything meanwhile", g.SyncStateSet)
 	}
-	if g := again(2, 11, true); !slices.Equal(g.SyncStateSet, []int64{1, 3}) || g.SyncStateSetEpoch != 3 || g.Master != 1 {
+	if g := again(2, 11, true); !slices.Equal(g.SyncStateSet, []int64{1, 3}) || g.SyncStateSetEpoch != 4 || g.Master != 1 {
 		t.Errorf("%+v: 2 is still in sync", g)
 	}
 	if g := again(1, 11, true); !slices.Equal(g.SyncStateSet, []int64{3}) || g.Master != noMaster || g.Eligible != nil {

@@ -67,19 +67,24 @@ func leaderBy(words []word, asked int) (leader string, sure bool) {
 // call sends a request to the controller that leads and returns its answer. When the one that is taken for the leader does not answer,
 // or says that it is not, the leader is looked for at once. An error does not mean that the request was not carried out.
 func (q *quorum) call(ctx context.Context, rc code.Request, h header.Appender, data []byte) (*remoting.Reply, error) {
-	var last error
+	r, _, err := q.try(ctx, rc, h, data)
+	return r, err
+}
+
+// try is call. again says that the request was sent more than once: then an answer says nothing of the one before, which may be carried out yet.
+func (q *quorum) try(ctx context.Context, rc code.Request, h header.Appender, data []byte) (answer *remoting.Reply, again bool, last error) {
 	for range maxHops {
 		addr, err := q.find(ctx)
 		if err != nil {
-			return nil, errors.Join(err, last)
+			return nil, again, errors.Join(err, last)
 		}
 		r, err := q.ask(ctx, addr, rc, h, data)
 		switch {
 		case err == nil && code.Response(r.Code) != code.ControllerNotLeader:
 			q.confirm(addr)
-			return r, nil
+			return r, again, nil
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return nil, true, ctx.Err()
 		case err != nil:
 			q.replace(addr, "", err)
 		default:
@@ -87,9 +92,9 @@ func (q *quorum) call(ctx context.Context, rc code.Request, h header.Appender, d
 			err = fmt.Errorf("%s: %w", addr, r.Err())
 			q.replace(addr, hint, err)
 		}
-		last = err
+		again, last = true, err
 	}
-	return nil, last
+	return nil, again, last
 }
 
 // ask sends a request to one controller.

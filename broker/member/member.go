@@ -80,7 +80,7 @@ var (
 	ErrFencedEpoch = errors.New("not the master in this epoch")
 	// ErrFencedSetEpoch: the set was changed meanwhile. SetRole tells the present one.
 	ErrFencedSetEpoch = errors.New("the SyncStateSet is another one by now")
-	// ErrNotAlive: a replica of the set is dead by what the controllers know. Nothing was changed.
+	// ErrNotAlive: a replica of the set is dead by what the controllers know. Nothing was changed, and will be.
 	ErrNotAlive = errors.New("a replica of the set is not alive")
 	// ErrUnknown: no leader has answered, so the set may have been changed, or may be yet.
 	ErrUnknown = errors.New("it is not known whether the SyncStateSet was changed")
@@ -192,11 +192,15 @@ func (m *Member) Notified(epoch, setEpoch int32, master int64, masterAddr string
 func (m *Member) AlterSyncStateSet(ctx context.Context, epoch, setEpoch int32, set []int64) (Role, error) {
 	h := &header.AlterSyncStateSetRequest{BrokerName: m.cfg.Name, MasterBrokerID: m.ID(), MasterEpoch: epoch, InvokeTime: m.clk.NowMs()}
 	data := fastjson.Marshal(&body.SyncStateSet{SyncStateSet: set, SyncStateSetEpoch: setEpoch})
-	for {
-		r, err := m.quorum.call(ctx, code.ControllerAlterSyncStateSet, h, data)
+	for before := false; ; before = true {
+		r, again, err := m.quorum.try(ctx, code.ControllerAlterSyncStateSet, h, data)
 		if err == nil {
 			var role Role
-			if role, err = m.altered(ctx, r, epoch, set); !errors.Is(err, ErrUnknown) {
+			role, err = m.altered(ctx, r, epoch, set)
+			if errors.Is(err, ErrNotAlive) && (before || again) {
+				return Role{}, fmt.Errorf("%w: %w", ErrUnknown, r.Err()) // the replica may live again when the request before arrives
+			}
+			if !errors.Is(err, ErrUnknown) {
 				return role, err
 			}
 		}

@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -80,6 +81,15 @@ func TestSetIsAltered(t *testing.T) {
 		}
 		return errors.Is(err, ErrNotAlive)
 	})
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() //nolint:errcheck // a test's
+	master.quorum.lead(silent.Addr().String())
+	if _, err := master.alter(smaller, r.SyncStateSet...); !errors.Is(err, ErrUnknown) || errors.Is(err, ErrNotAlive) {
+		t.Errorf("refused after an attempt that was not answered, and may be carried out yet: %v", err)
+	}
 	c.stop(0)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

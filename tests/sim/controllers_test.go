@@ -359,7 +359,7 @@ func (m *member) present(ctx context.Context) (known bool, role replica.Role, er
 // alter is Member.AlterSyncStateSet.
 func (m *member) alter(ctx context.Context, epoch, setEpoch int32, set []int64) (replica.Role, error) {
 	id := m.p.m.id
-	for {
+	for again := false; ; again = true {
 		var r controller.Result
 		var role replica.Role
 		limited, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
@@ -377,6 +377,8 @@ func (m *member) alter(ctx context.Context, epoch, setEpoch int32, set []int64) 
 		case r.Err == nil:
 			m.offer(role)
 			return role, nil
+		case r.Err.Code == code.ControllerBrokerNotAlive && again: // the one before may be carried out yet
+			return replica.Role{}, r.Err
 		case r.Err.Code == code.ControllerBrokerNotAlive:
 			return replica.Role{}, fmt.Errorf("%w: %w", replica.ErrRefused, r.Err)
 		case r.Err.Code == code.ControllerFencedSyncStateSetEpoch || r.Err.Code == code.ControllerAlterSyncStateSetFailed:
