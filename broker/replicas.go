@@ -299,6 +299,7 @@ func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) er
 	deadline := time.Now().Add(within - r.Age())
 	_, hopped := r.Ext(hop)
 	var last error
+	cutOff := false // from the master
 	for wait := forwardPause; ; wait = min(2*wait, longestPause) {
 		t := g.term.Load()
 		if g.b.leads() {
@@ -307,20 +308,18 @@ func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) er
 		if elsewhere := !t.master && t.role.Master != 0; elsewhere && hopped {
 			return r.PassOn(hop)
 		} else if elsewhere {
-			hears, until := g.node.Hears(), deadline
-			if short := time.Now().Add(reach); !hears && short.Before(deadline) {
-				until = short
+			hears, left := g.node.Hears(), time.Until(deadline)
+			if !hears {
+				left = min(left, reach)
 			}
-			ctx, cancel := context.WithDeadline(t.ctx, until)
+			ctx, cancel := context.WithTimeout(t.ctx, left)
 			last = g.b.client.Forward(ctx, t.role.MasterAddr, r, hop)
 			if cancel(); last == nil {
 				return nil
 			}
-			if !hears && errors.Is(last, context.DeadlineExceeded) && !g.node.Hears() {
-				deadline = time.Now()
-			}
+			cutOff = !hears && errors.Is(last, context.DeadlineExceeded) && !g.node.Hears()
 		}
-		if time.Until(deadline) <= 0 {
+		if cutOff || time.Until(deadline) <= 0 {
 			if refused := (*code.Error)(nil); errors.As(last, &refused) {
 				return refused
 			}

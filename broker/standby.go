@@ -158,11 +158,10 @@ const routeMemory = 35 * time.Second
 // echoes tells whether a client that asks every broker name of a topic asks the master, too: then it would get everything twice. Who has still got a
 // dead master's address asks only here.
 func (s *standby) echoes() bool {
-	g := s.b.replicas
-	if g == nil || !s.serves() {
+	if !s.serves() {
 		return false
 	}
-	t := g.term.Load()
+	t := s.b.replicas.term.Load()
 	return !t.master && t.role.Master != 0 && time.Since(t.began) > routeMemory
 }
 

@@ -91,8 +91,7 @@ func TestBallotKnowsEpochsOfTheDead(t *testing.T) {
 // TestRecess: a relief after a quiet time is followed soon by the next one, if that is necessary, and a group that nobody can help is left alone
 // for longer and longer.
 func TestRecess(t *testing.T) {
-	start := time.Now()
-	now := start
+	now := time.Now()
 	var r recess
 	relieve := func(after time.Duration) {
 		t.Helper()

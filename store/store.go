@@ -193,11 +193,14 @@ func (s *Store) Reconfigure(c Config) error {
 }
 
 // setLazy notes, durably, that from now on a power loss can take what was confirmed; see Torn.
-func (s *Store) setLazy() error {
+func (s *Store) setLazy() error { return s.amend(func(c *checkpoint) { c.lazy = true }) }
+
+// amend changes the checkpoint durably.
+func (s *Store) amend(f func(c *checkpoint)) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	c := s.checkpoint
-	c.lazy = true
+	f(&c)
 	return s.writeCheckpoint(c, true)
 }
 
@@ -228,14 +231,10 @@ func (s *Store) Torn() bool {
 
 // Mended notes, durably, that nobody relies any more on what this store may lack.
 func (s *Store) Mended() error {
-	s.saving.Lock()
-	defer s.saving.Unlock()
-	c := s.checkpoint
-	if !c.torn {
+	if !s.Torn() {
 		return nil
 	}
-	c.torn = false
-	return s.writeCheckpoint(c, true)
+	return s.amend(func(c *checkpoint) { c.torn = false })
 }
 
 // Sound returns the offset below which the log is known to hold what was appended, false if that is its end. After a power loss a record that was
@@ -251,11 +250,7 @@ func (s *Store) SetSound() error {
 	if _, dubious := s.Sound(); !dubious {
 		return nil
 	}
-	s.saving.Lock()
-	defer s.saving.Unlock()
-	c := s.checkpoint
-	c.dubious, c.sound = false, 0
-	return s.writeCheckpoint(c, true)
+	return s.amend(func(c *checkpoint) { c.dubious, c.sound = false, 0 })
 }
 
 // BootTime is when the store was opened.

@@ -80,7 +80,7 @@ var (
 	ErrFencedEpoch = errors.New("not the master in this epoch")
 	// ErrFencedSetEpoch: the set was changed meanwhile. SetRole tells the present one.
 	ErrFencedSetEpoch = errors.New("the SyncStateSet is another one by now")
-	// ErrNotAlive: a replica of the set is dead by what the controllers know. Nothing was changed, and will be.
+	// ErrNotAlive: a replica of the set is dead by what the controllers know. Nothing was changed, and nothing will be.
 	ErrNotAlive = errors.New("a replica of the set is not alive")
 	// ErrUnknown: no leader has answered, so the set may have been changed, or may be yet.
 	ErrUnknown = errors.New("it is not known whether the SyncStateSet was changed")

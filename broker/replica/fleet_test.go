@@ -196,6 +196,21 @@ func (m *member) put(topic string, n int) {
 	}
 }
 
+// overwrite changes bytes of the log on the disk.
+func (m *member) overwrite(at int64, b []byte) {
+	m.f.t.Helper()
+	file, err := m.fs.Open(fmt.Sprintf("/store/commitlog/%020d", at-at%testSegment))
+	if err != nil {
+		m.f.t.Fatal(err)
+	}
+	if _, err = file.WriteAt(b, at%testSegment); err != nil {
+		m.f.t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		m.f.t.Fatal(err)
+	}
+}
+
 // expire deletes all segments that it may.
 func (m *member) expire() {
 	m.f.t.Helper()
@@ -359,16 +374,7 @@ func TestHoles(t *testing.T) {
 		r.end()
 		if r.fs = after; damaged {
 			const bornHost = 48 // in a record: its first bytes were zero until it was written
-			file, err := after.Open("/store/commitlog/00000000000000000000")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err = file.WriteAt(make([]byte, 4), synced+bornHost); err != nil {
-				t.Fatal(err)
-			}
-			if err := file.Close(); err != nil {
-				t.Fatal(err)
-			}
+			r.overwrite(synced+bornHost, make([]byte, 4))
 		}
 		m.end() // so that there is nobody to compare with yet
 		r = f.start(2)
@@ -408,16 +414,7 @@ func TestDamage(t *testing.T) {
 		m.put("T", 500)
 	}
 	f.inSync(m, f.members[2])
-	file, err := m.fs.Open(fmt.Sprintf("/store/commitlog/%020d", at-at%testSegment))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = file.WriteAt([]byte{0x40}, at%testSegment+500); err != nil { // in a body
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	m.overwrite(at+500, []byte{0x40}) // in a body
 	r := f.start(3)
 	f.await("damage", m.node.Damaged)
 	if end := r.store.Log.End(); end > at || slices.Contains(f.set(), 3) {

@@ -635,10 +635,8 @@ func (n *Node) hello(r Role) (*hello, error) {
 	}
 	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Fetch: n.void(), Epoch: r.Epoch, SetEpoch: r.SetEpoch, LastEpoch: n.LastEpoch(),
 		Min: log.Min(), End: log.End(), SegmentSize: log.SegmentSize()}
-	size := int(min(tailBytes, h.End-h.Min))
-	if sound, dubious := n.store.Sound(); dubious {
-		size = int(min(max(int64(size), h.End-max(sound, h.Min)), maxTail))
-	}
+	sound, _ := n.store.Sound()
+	size := int(h.End - max(min(h.End-tailBytes, sound), h.Min, h.End-maxTail))
 	sum, err := n.sumOf(h.End, size)
 	h.Tail, h.TailSum = uint32(size), sum
 	return h, err

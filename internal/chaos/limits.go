@@ -46,10 +46,7 @@ func limit(resource int, use func(pid int) (uint64, error), deadly bool) hit {
 				_ = nc.Close()
 			}
 			if deadly {
-				if m.Died() == nil {
-					_ = m.Kill()
-				}
-				return m.Start()
+				return errors.Join(m.Kill(), m.Start())
 			}
 			return unix.Prlimit(pid, resource, &before, nil)
 		}, nil
@@ -107,14 +104,7 @@ func damage(ctx context.Context, c *Cluster) (func() error, error) {
 	if err == nil {
 		err = r.Start()
 	}
-	return func() error {
-		if r.Died() == nil {
-			if err := r.Kill(); err != nil {
-				return err
-			}
-		}
-		return r.startEmpty()
-	}, err
+	return func() error { return errors.Join(r.Kill(), r.startEmpty()) }, err
 }
 
 // flip changes a bit of what was written to the first of a folder's files.
