@@ -16,10 +16,10 @@ race: ## the same tests under the race detector
 	go test -short -race -timeout 15m $(PKGS)
 
 sim: ## a group of replicas in virtual time and everything that can go wrong with it: SEEDS=1000 of them from SEED=1 on
-	SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),1000) go test -count=1 -v -timeout 60m -run TestGroup ./tests/sim
+	GOGC=400 SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),1000) go test -count=1 -v -timeout 60m -run TestGroup ./tests/sim
 
 bugs: ## faults put into the code on purpose, each of which the simulation must find
-	go test -count=1 -v -tags bugs -timeout 60m -run TestBugsAreCaught ./tests/sim
+	GOGC=400 go test -count=1 -v -tags bugs -timeout 60m -run TestBugsAreCaught ./tests/sim
 
 fuzz: ## every fuzz target for a few seconds
 	scripts/fuzz

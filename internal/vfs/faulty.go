@@ -32,7 +32,6 @@ const (
 	OpAllocate Op = "allocate"
 	OpSyncData Op = "sync data"
 	OpMap      Op = "map"
-	OpPopulate Op = "populate"
 	OpClose    Op = "close"
 )
 
@@ -247,11 +246,7 @@ func (f *faultyFile) Map(size int64) (Mapping, error) {
 	if err := f.fs.check(OpMap, f.path, 0, size); err != nil {
 		return nil, err
 	}
-	m, err := f.file.Map(size)
-	if err != nil {
-		return nil, err
-	}
-	return &faultyMapping{Mapping: m, file: f}, nil
+	return f.file.Map(size)
 }
 
 func (f *faultyFile) DontNeed(off, n int64) { f.file.DontNeed(off, n) }
@@ -262,17 +257,4 @@ func (f *faultyFile) Close() error {
 		return closeErr
 	}
 	return err
-}
-
-// faultyMapping is a Mapping that asks the hook before Populate.
-type faultyMapping struct {
-	Mapping
-	file *faultyFile
-}
-
-func (m *faultyMapping) Populate(off, n int64) error {
-	if err := m.file.fs.check(OpPopulate, m.file.path, off, n); err != nil {
-		return err
-	}
-	return m.Mapping.Populate(off, n)
 }

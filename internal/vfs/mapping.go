@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapping is a shared mapping of a part of a file.
+// mapping is a shared mapping of a part of a file, for reading.
 type mapping struct {
 	bytes  []byte
 	closed atomic.Bool // a second munmap could hit whatever lives at the address by then
@@ -19,7 +19,7 @@ type mapping struct {
 func mapFile(f *os.File, base, size int64) (*mapping, error) {
 	var b []byte
 	err := withFd(f, func(fd int) (err error) {
-		b, err = unix.Mmap(fd, base, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		b, err = unix.Mmap(fd, base, int(size), unix.PROT_READ, unix.MAP_SHARED)
 		return err
 	})
 	if err != nil {
@@ -30,29 +30,9 @@ func mapFile(f *os.File, base, size int64) (*mapping, error) {
 
 func (m *mapping) Bytes() []byte { return m.bytes }
 
-func (m *mapping) Populate(off, n int64) error {
-	from, to, err := m.pages(off, n)
-	if err != nil || from == to {
-		return err
-	}
-	return os.NewSyscallError("madvise", retry(func() error { return populate(m.bytes[from:to]) }))
-}
-
 func (m *mapping) Close() error {
 	if m.closed.Swap(true) {
 		return fmt.Errorf("unmap: %w", fs.ErrClosed)
 	}
 	return os.NewSyscallError("munmap", unix.Munmap(m.bytes))
-}
-
-// pages widens [off, off+n) to whole pages, which is what madvise takes.
-func (m *mapping) pages(off, n int64) (from, to int64, err error) {
-	size := int64(len(m.bytes))
-	if off < 0 || n < 0 || off > size || n > size-off {
-		return 0, 0, fmt.Errorf("populate [%d, %d+%d) of %d bytes: %w", off, off, n, size, unix.EINVAL)
-	}
-	if m.closed.Load() {
-		return 0, 0, fmt.Errorf("populate: %w", fs.ErrClosed)
-	}
-	return off &^ int64(os.Getpagesize()-1), off + n, nil
 }

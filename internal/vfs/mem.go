@@ -67,11 +67,12 @@ type inode struct {
 	// Of a directory. durable is what a power loss leaves.
 	entries, durable map[string]*inode
 
-	// Of a file. The contents are in the arena; bytes past the size are zero there.
-	volatile, synced int64 // where the content and the content at the last SyncData start
+	// Of a file. The content is in the arena from start on; bytes past the size are zero there.
+	start            int64
 	size, syncedSize int64
-	blocks           blockSet
-	links, opens     int // entries; files, mappings and locks: at zero of both the space is free
+	blocks, written  blockSet         // which have space, and of these which may hold something else than zeros
+	before           map[int64][]byte // what the blocks that have changed since the last SyncData held then; nil is zeros
+	links, opens     int              // entries; files, mappings and locks: at zero of both the space is free
 	locked           bool
 }
 
@@ -82,11 +83,11 @@ func (d *memDisk) newDir() *inode {
 }
 
 func (d *memDisk) newFile() (*inode, error) {
-	volatile, synced, err := d.data.windows()
+	start, err := d.data.window()
 	if err != nil {
 		return nil, err
 	}
-	return &inode{modTime: d.clock.Now(), volatile: volatile, synced: synced}, nil
+	return &inode{modTime: d.clock.Now(), start: start, before: map[int64][]byte{}}, nil
 }
 
 func (d *memDisk) Create(path string) (File, error) {
@@ -321,7 +322,7 @@ func (d *memDisk) ReadFile(path string) ([]byte, error) {
 		return nil, pathError(OpReadFile, path, unix.EFBIG)
 	}
 	data := make([]byte, ino.size)
-	return data, pathError(OpReadFile, path, d.data.read(data, ino.volatile))
+	return data, pathError(OpReadFile, path, d.data.read(data, ino.start))
 }
 
 func (d *memDisk) WriteFileAtomic(path string, data []byte) error {

@@ -133,19 +133,34 @@ func (c *crash) copyInode(ino *inode) (*inode, error) {
 	}
 	size := c.size(ino)
 	twin.modTime, twin.size, twin.syncedSize = ino.modTime, size, size
+	now := make([]byte, memBlock)
 	for i := int64(0); i*memBlock < size; i++ {
-		if ino.blocks.has(i) {
-			twin.blocks.set(i)
-			c.to.used += memBlock
+		before, changed := ino.before[i]
+		zeros := !ino.written.has(i) && before == nil
+		if zeros && !ino.blocks.has(i) {
+			continue
+		}
+		twin.blocks.set(i)
+		c.to.used += memBlock
+		if zeros {
+			continue
+		}
+		n := min(memBlock, size-i*memBlock)
+		if err := c.from.data.read(now, ino.start+i*memBlock); err != nil {
+			return nil, err
+		}
+		left := now[:n]
+		if changed {
+			left = make([]byte, n)
+			copy(left, before)
+			c.mix(now[:n], left)
+		}
+		twin.written.set(i)
+		if err := c.to.data.write(left, twin.start+i*memBlock); err != nil {
+			return nil, err
 		}
 	}
-	return twin, c.from.data.chunks(ino.volatile, ino.synced, size, func(off int64, now, synced []byte) error {
-		c.mix(now, synced)
-		if err := c.to.data.write(synced, twin.volatile+off); err != nil {
-			return err
-		}
-		return c.to.data.write(synced, twin.synced+off)
-	})
+	return twin, nil
 }
 
 // size decides about the size of a file. One that grew may be cut anywhere in what was added.
@@ -163,11 +178,11 @@ func (c *crash) size(ino *inode) int64 {
 	return size
 }
 
-// mix brings those sectors of now into synced that are kept.
-func (c *crash) mix(now, synced []byte) {
+// mix brings those sectors of now into before that are kept.
+func (c *crash) mix(now, before []byte) {
 	for off := 0; off < len(now); off += sectorSize {
 		end := min(off+sectorSize, len(now))
-		from, to := now[off:end], synced[off:end]
+		from, to := now[off:end], before[off:end]
 		switch {
 		case string(from) == string(to):
 		case c.mode == CrashTear && c.rng.IntN(3) == 0:

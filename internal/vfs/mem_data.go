@@ -1,7 +1,6 @@
 package vfs
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -12,7 +11,6 @@ import (
 const (
 	maxMemFile = 1 << 40 // bytes
 	memBlock   = 4096    // bytes; the unit of space
-	chunkSize  = 64 << 10
 	arenaSize  = 1 << 62
 )
 
@@ -34,13 +32,13 @@ func newArena() *arena {
 	return &arena{file: file}
 }
 
-// windows returns the starts of two fresh windows of maxMemFile bytes of zeros. The caller locks.
-func (a *arena) windows() (first, second int64, err error) {
-	if a.next > arenaSize-2*maxMemFile {
-		return 0, 0, unix.ENOSPC
+// window returns the start of a fresh window of maxMemFile bytes of zeros. The caller locks.
+func (a *arena) window() (int64, error) {
+	if a.next > arenaSize-maxMemFile {
+		return 0, unix.ENOSPC
 	}
-	a.next += 2 * maxMemFile
-	return a.next - 2*maxMemFile, a.next - maxMemFile, nil
+	a.next += maxMemFile
+	return a.next - maxMemFile, nil
 }
 
 func (a *arena) read(p []byte, at int64) error {
@@ -53,41 +51,7 @@ func (a *arena) write(p []byte, at int64) error {
 	return err
 }
 
-// chunks calls f with the pieces of the windows x and y, up to size, that hold data in one of them; what is left out is
-// zero in both. A piece starts at a multiple of the page size. f may change the slices but not keep them.
-func (a *arena) chunks(x, y, size int64, f func(off int64, inX, inY []byte) error) error {
-	bufX, bufY := make([]byte, min(chunkSize, size)), make([]byte, min(chunkSize, size))
-	for off := int64(0); off < size; {
-		inX, errX := a.nextIn(x, off, size)
-		inY, errY := a.nextIn(y, off, size)
-		if err := errors.Join(errX, errY); err != nil {
-			return err
-		}
-		if off = min(inX, inY); off >= size {
-			return nil
-		}
-		n := min(chunkSize, size-off)
-		if err := errors.Join(a.read(bufX[:n], x+off), a.read(bufY[:n], y+off)); err != nil {
-			return err
-		}
-		if err := f(off, bufX[:n], bufY[:n]); err != nil {
-			return err
-		}
-		off += n
-	}
-	return nil
-}
-
-// nextIn returns the offset in the window of the first data at or after off, or size.
-func (a *arena) nextIn(window, off, size int64) (int64, error) {
-	at, err := nextData(a.file, window+off)
-	if errors.Is(err, unix.ENXIO) {
-		return size, nil
-	}
-	return min(at-window, size), err
-}
-
-// blockSet is the set of the blocks of a file that have space, by index.
+// blockSet is a set of the blocks of a file, by index.
 type blockSet []uint64
 
 func (b blockSet) has(i int64) bool {

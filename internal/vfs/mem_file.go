@@ -1,7 +1,6 @@
 package vfs
 
 import (
-	"bytes"
 	"io"
 	"io/fs"
 
@@ -42,7 +41,7 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 		return 0, pathError(OpReadAt, f.path, err)
 	}
 	n := max(0, min(int64(len(p)), f.ino.size-off))
-	if err := f.disk.data.read(p[:n], f.ino.volatile+off); err != nil {
+	if err := f.disk.data.read(p[:n], f.ino.start+off); err != nil {
 		return 0, pathError(OpReadAt, f.path, err)
 	}
 	if n < int64(len(p)) {
@@ -59,7 +58,7 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	}
 	n := f.disk.reserveLocked(f.ino, off, int64(len(p)))
 	if n > 0 {
-		if err := f.disk.data.write(p[:n], f.ino.volatile+off); err != nil {
+		if err := f.disk.writeLocked(f.ino, p[:n], off); err != nil {
 			return 0, pathError(OpWriteAt, f.path, err)
 		}
 		f.ino.size = max(f.ino.size, off+n)
@@ -106,11 +105,12 @@ func (f *memFile) Allocate(off, n int64) error {
 func (f *memFile) SyncData() error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
-	err := f.checkLocked(0, 0)
-	if err == nil {
-		err = f.disk.syncLocked(f.ino)
+	if err := f.checkLocked(0, 0); err != nil {
+		return pathError(OpSyncData, f.path, err)
 	}
-	return pathError(OpSyncData, f.path, err)
+	clear(f.ino.before)
+	f.ino.syncedSize = f.ino.size
+	return nil
 }
 
 func (f *memFile) Map(size int64) (Mapping, error) {
@@ -123,7 +123,7 @@ func (f *memFile) Map(size int64) (Mapping, error) {
 	if err != nil {
 		return nil, pathError(OpMap, f.path, err)
 	}
-	m, err := mapFile(f.disk.data.file, f.ino.volatile, size)
+	m, err := mapFile(f.disk.data.file, f.ino.start, size)
 	if err != nil {
 		return nil, pathError(OpMap, f.path, err)
 	}
@@ -146,17 +146,11 @@ func (f *memFile) Close() error {
 	return nil
 }
 
-// memMapping maps the content of a file, so stores are seen by ReadAt and other mappings at once.
+// memMapping maps the content of a file.
 type memMapping struct {
 	*mapping
 	disk *memDisk
 	ino  *inode
-}
-
-// Populate only checks the range: memory that nobody stores into shall cost nothing.
-func (m *memMapping) Populate(off, n int64) error {
-	_, _, err := m.pages(off, n)
-	return err
 }
 
 func (m *memMapping) Close() error {
@@ -170,26 +164,47 @@ func (m *memMapping) Close() error {
 	return nil
 }
 
-// syncLocked makes the content durable. Stores through mappings leave no trace, so all data is compared.
-func (d *memDisk) syncLocked(ino *inode) error {
-	err := d.data.chunks(ino.volatile, ino.synced, max(ino.size, ino.syncedSize), func(off int64, now, synced []byte) error {
-		if bytes.Equal(now, synced) {
-			return nil
-		}
-		return d.data.write(now, ino.synced+off)
-	})
-	if err == nil {
-		ino.syncedSize = ino.size
+// writeLocked changes the content. The range has space.
+func (d *memDisk) writeLocked(ino *inode, p []byte, off int64) error {
+	if err := d.keepLocked(ino, off, int64(len(p))); err != nil {
+		return err
 	}
-	return err
+	for i := off / memBlock; i*memBlock < off+int64(len(p)); i++ {
+		ino.written.set(i)
+	}
+	return d.data.write(p, ino.start+off)
+}
+
+// keepLocked keeps what a power loss may leave of [off, off+n), before it changes.
+func (d *memDisk) keepLocked(ino *inode, off, n int64) error {
+	for i := off / memBlock; i*memBlock < off+n; i++ {
+		if _, kept := ino.before[i]; kept {
+			continue
+		}
+		if !ino.written.has(i) {
+			ino.before[i] = nil
+			continue
+		}
+		block := make([]byte, memBlock)
+		if err := d.data.read(block, ino.start+i*memBlock); err != nil {
+			return err
+		}
+		ino.before[i] = block
+	}
+	return nil
 }
 
 func (d *memDisk) truncateLocked(ino *inode, size int64) error {
 	if size < ino.size {
-		if err := punch(d.data.file, ino.volatile+size, ino.size-size); err != nil {
+		if err := d.keepLocked(ino, size, ino.size-size); err != nil {
 			return err
 		}
-		d.used -= memBlock * ino.blocks.clearFrom((size+memBlock-1)/memBlock)
+		if err := punch(d.data.file, ino.start+size, ino.size-size); err != nil {
+			return err
+		}
+		gone := (size + memBlock - 1) / memBlock
+		d.used -= memBlock * ino.blocks.clearFrom(gone)
+		ino.written.clearFrom(gone)
 	}
 	ino.size = size
 	ino.modTime = d.clock.Now()

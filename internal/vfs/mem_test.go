@@ -17,7 +17,7 @@ func TestMemLargeSparseFile(t *testing.T) {
 	f := create(t, m, "/segment")
 	must(t, f.Allocate(0, 1<<30))
 	view := mapped(t, f, 1<<30)
-	view.Bytes()[700<<20] = 7
+	write(t, f, "\x07", 700<<20)
 	write(t, f, "end", 1<<30-3)
 	must(t, f.SyncData())
 	if got := string(view.Bytes()[1<<30-3:]); got != "end" {
@@ -153,7 +153,7 @@ func TestCrashKeepIsAKilledProcess(t *testing.T) {
 	defer lock.Close()
 	f := create(t, m, "/a")
 	must(t, f.Allocate(0, 3*memBlock))
-	copy(mapped(t, f, 10).Bytes(), "stored")
+	write(t, f, "stored", 0)
 	m.SetFree(memBlock)
 	m.Inject(func(Op, string, int64, int64) error { return unix.EIO })
 	after := m.CrashClone(nil, CrashKeep)
@@ -178,9 +178,7 @@ func TestCrashMixWorksOnSectors(t *testing.T) {
 	write(t, f, string(old), 0)
 	must(t, f.SyncData())
 	must(t, m.SyncDir("/"))
-	view := mapped(t, f, sectors*sectorSize)
-	copy(view.Bytes(), fresh) // Through a mapping, so nobody told Mem.
-
+	write(t, f, string(fresh), 0)
 	for _, mode := range []CrashMode{CrashMix, CrashTear} {
 		got, err := m.CrashClone(rand.New(rand.NewPCG(1, 2)), mode).ReadFile("/a")
 		must(t, err)

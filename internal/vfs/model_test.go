@@ -148,26 +148,6 @@ func (m *model) write(t *rapid.T) {
 	})
 }
 
-func (m *model) store(t *rapid.T) {
-	m.withFile(t, func(real File, ref *modelFile) {
-		view, err := real.Map(int64(len(ref.data)))
-		if (err == nil) != (len(ref.data) > 0) {
-			t.Fatalf("map of %d bytes: %v", len(ref.data), err)
-		}
-		if err != nil {
-			return
-		}
-		at := rapid.IntRange(0, len(ref.data)-1).Draw(t, "at")
-		data := rapid.SliceOfN(rapid.Byte(), 1, 2*sectorSize).Draw(t, "data")
-		ref.data = slices.Clone(ref.data)
-		copy(ref.data[at:], data)
-		copy(view.Bytes()[at:], data)
-		if err := view.Close(); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 func (m *model) truncate(t *rapid.T) {
 	m.withFile(t, func(real File, ref *modelFile) {
 		size := rapid.IntRange(0, 6*memBlock).Draw(t, "size")
@@ -326,7 +306,7 @@ func TestMemMatchesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"create": m.create, "write": m.write, "store": m.store, "truncate": m.truncate, "allocate": m.allocate,
+			"create": m.create, "write": m.write, "truncate": m.truncate, "allocate": m.allocate,
 			"sync": m.sync, "rename": m.rename, "remove": m.remove, "sync dir": m.syncDir, "crash": m.crash, "": m.check,
 		})
 	})

@@ -140,25 +140,6 @@ func TestOSDescriptorsAreClosedOnExec(t *testing.T) {
 	}
 }
 
-func TestOSPopulateMakesPagesDirty(t *testing.T) {
-	const size = 1 << 20
-	path := filepath.Join(t.TempDir(), "a")
-	f := create(t, OS{}, path)
-	must(t, f.Truncate(size))
-	m := mapped(t, f, size)
-	if errors.Is(unix.Madvise(m.Bytes()[:1], unix.MADV_POPULATE_WRITE), unix.EINVAL) {
-		must(t, m.Populate(0, size))
-		t.Skip("the kernel cannot populate")
-	}
-	must(t, m.Populate(1, size-1))
-	must(t, f.SyncData())
-	var st unix.Stat_t
-	must(t, unix.Stat(path, &st))
-	if got := st.Blocks * 512; got < size {
-		t.Fatalf("%d bytes of the hole have blocks", got)
-	}
-}
-
 // TestReadOnceKeepsTheCache: what was in memory stays there, and the rest does not come to stay, on a kernel that can do that.
 func TestReadOnceKeepsTheCache(t *testing.T) {
 	const size = 8 << 20

@@ -21,8 +21,6 @@ func preadCached(int, []byte, int64) (int, error) { return 0, unix.ENOTSUP }
 
 func preadOnce(int, []byte, int64) (int, error) { return 0, unix.ENOTSUP }
 
-func populate([]byte) error { return nil }
-
 func blockSize(st *unix.Statfs_t) int64 { return int64(st.Bsize) }
 
 // newMemoryFile returns a nameless file in the temporary directory.
@@ -36,6 +34,3 @@ func newMemoryFile() (*os.File, error) {
 
 // punch makes [off, off+n) read as zeros.
 func punch(f *os.File, off, n int64) error { return writeZeros(f, off, off+n) }
-
-// nextData returns the first offset at or after off that may hold something else than zeros.
-func nextData(_ *os.File, off int64) (int64, error) { return off, nil }

@@ -1,7 +1,6 @@
 package vfs
 
 import (
-	"errors"
 	"os"
 	"unsafe"
 
@@ -37,14 +36,6 @@ func preadv2(fd int, p []byte, off int64, flags uintptr) (int, error) {
 	return int(n), nil
 }
 
-// populate needs Linux 5.14; an older kernel does not know the advice, and the pages are then faulted in by the stores.
-func populate(b []byte) error {
-	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); !errors.Is(err, unix.EINVAL) {
-		return err
-	}
-	return nil
-}
-
 // blockSize is the unit of the block counts: the fragment size, which a few file systems leave out.
 func blockSize(st *unix.Statfs_t) int64 {
 	if st.Frsize > 0 {
@@ -67,13 +58,4 @@ func punch(f *os.File, off, n int64) error {
 	return withFd(f, func(fd int) error {
 		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 	})
-}
-
-// nextData returns the first offset at or after off that may hold something else than zeros; ENXIO when there is none.
-func nextData(f *os.File, off int64) (next int64, err error) {
-	err = withFd(f, func(fd int) (err error) {
-		next, err = unix.Seek(fd, off, unix.SEEK_DATA)
-		return err
-	})
-	return next, err
 }

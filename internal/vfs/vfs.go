@@ -77,20 +77,18 @@ type File interface {
 	Allocate(off, n int64) error
 	// SyncData makes the file's data durable (fdatasync). After an error nothing is known about unsynced data.
 	SyncData() error
-	// Map maps [0, size) shared, readable and writable. The file must be at least that long. A mapping outlives the Close
-	// of its file.
+	// Map maps [0, size) for reading; it shows what is written later. The file must be at least that long. A mapping outlives
+	// the Close of its file.
 	Map(size int64) (Mapping, error)
 	// DontNeed tells the kernel that [off, off+n) may be dropped from the page cache (a cold read went over it).
 	DontNeed(off, n int64)
 	Close() error
 }
 
-// Mapping is a mapped file. Its bytes may be read and written as memory; writes are durable after SyncData of the file.
+// Mapping is a mapped file. A store into its bytes kills the process: nothing gets into a file by mistake.
 type Mapping interface {
 	// Bytes returns the whole range. The slice dies with Close.
 	Bytes() []byte
-	// Populate faults [off, off+n) in for writing, so that later stores into it do not fault. Errors are only a loss of speed.
-	Populate(off, n int64) error
 	// Close unmaps. The caller proves that nobody uses the bytes any more: touching them then kills the process.
 	Close() error
 }
