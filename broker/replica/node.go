@@ -617,10 +617,10 @@ func (n *Node) acked(s *source, end int64) (moved bool, err error) {
 // broker was master and wrote nothing is forgotten: the master's log may go on in an older one.
 func (n *Node) hello(r Role) (*hello, error) {
 	log := n.store.Log
-	if err := log.Poisoned(); err != nil && !bugs.EpochsOfPoisoned {
+	if err := log.Poisoned(); err != nil {
 		return nil, err
 	}
-	if n.cfg.SyncFlush() && !bugs.HelloUnflushed {
+	if n.cfg.SyncFlush() {
 		if err := log.Flush(); err != nil {
 			return nil, err
 		}
@@ -709,7 +709,7 @@ func (n *Node) enterEpoch(d *data) error {
 // saveEpochs makes e the epochs of the log, on disk first. Of a log whose disk has failed nobody knows what is left there, so nothing is said
 // about it (I10).
 func (n *Node) saveEpochs(e Epochs) error {
-	if err := n.store.Log.Poisoned(); err != nil && !bugs.EpochsOfPoisoned {
+	if err := n.store.Log.Poisoned(); err != nil {
 		return err
 	}
 	if err := n.fs.WriteFileAtomic(n.cfg.EpochFile, e.Encode()); err != nil {

@@ -15,7 +15,6 @@ const (
 	ResumeEpoch       = false
 	ConfirmAhead      = false
 	UnflushedGate     = false
-	HelloUnflushed    = false
 	AckBeforeWrite    = false
 	NoEpochFile       = false
 	KeepEmptyEpoch    = false
@@ -31,7 +30,6 @@ const (
 	StateAhead        = false
 	TrustTorn         = false
 	TrustHoles        = false
-	EpochsOfPoisoned  = false
 	ElectAnybody      = false
 	SameEpoch         = false
 	AnswerUnsettled   = false

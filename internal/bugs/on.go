@@ -15,7 +15,6 @@ var (
 	ResumeEpoch       bool // a restarted master goes on in its epoch
 	ConfirmAhead      bool // a master says that what it sends is confirmed
 	UnflushedGate     bool // a master with SYNC_FLUSH confirms what is written
-	HelloUnflushed    bool // it introduces itself with what is written
 	AckBeforeWrite    bool // a replica acknowledges before it has written
 	NoEpochFile       bool // a master does not note its epoch
 	KeepEmptyEpoch    bool // an epoch in which nothing was written stays in the way
@@ -31,7 +30,6 @@ var (
 	StateAhead        bool // the state is written before the log below it is durable
 	TrustTorn         bool // who lost what it had acknowledged stays in the set
 	TrustHoles        bool // a log that a power loss may have damaged is compared like any other
-	EpochsOfPoisoned  bool // a replica whose disk has failed goes on as its memory says
 	ElectAnybody      bool // every replica that lives can be elected
 	SameEpoch         bool // an election does not raise the epoch
 	AnswerUnsettled   bool // a new master serves before it has confirmed what it took over
@@ -58,7 +56,6 @@ var All = []Bug{
 	{"ResumeEpoch", &ResumeEpoch, 1},
 	{"ConfirmAhead", &ConfirmAhead, 2},
 	{"UnflushedGate", &UnflushedGate, 68},
-	{"HelloUnflushed", &HelloUnflushed, 0},
 	{"AckBeforeWrite", &AckBeforeWrite, 89},
 	{"NoEpochFile", &NoEpochFile, 3},
 	{"KeepEmptyEpoch", &KeepEmptyEpoch, 6},
@@ -74,7 +71,6 @@ var All = []Bug{
 	{"StateAhead", &StateAhead, 5},
 	{"TrustTorn", &TrustTorn, 43},
 	{"TrustHoles", &TrustHoles, 2000574},
-	{"EpochsOfPoisoned", &EpochsOfPoisoned, 0},
 	{"ElectAnybody", &ElectAnybody, 6},
 	{"SameEpoch", &SameEpoch, 1},
 	{"AnswerUnsettled", &AnswerUnsettled, 1},
