@@ -258,6 +258,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	services := lifecycle.New(context.WithoutCancel(ctx))
 	if b.replicas != nil {
 		services.Go("replicas", b.replicas.run)
+		services.Go("disk", b.replicas.watchDisk)
 	} else if err := b.topics.createSystem(); err != nil {
 		return errors.Join(err, work.Stop(), b.store.Close())
 	}

@@ -111,18 +111,49 @@ func (g *replicas) run(ctx context.Context) error {
 	work.Go("replication", g.node.Run)
 	work.Go("controllers", g.member.Run)
 	work.Go("terms", g.terms)
-	work.Go("disk", g.watchDisk)
 	<-work.Context().Done()
 	return work.Stop()
 }
 
-// watchDisk ends the broker when its log can take nothing any more, so that another replica is elected at once.
+// How often a broker looks whether its disk hangs, and, when it does, whether the others go on without it.
+const (
+	diskLook = 200 * time.Millisecond
+	hangLook = 50 * time.Millisecond
+)
+
+// watchDisk ends the broker when its log can take nothing any more, so that another replica is elected at once; and when its disk hangs and others
+// go on without it: whoever still asks it would wait.
 func (g *replicas) watchDisk(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-g.b.store.Log.Failed():
-		return fmt.Errorf("this broker stops, so that another replica can take over: %w", g.b.store.Log.Poisoned())
+	tick := g.b.clk.NewTicker(diskLook)
+	defer tick.Stop()
+	hangs := false
+	var counted time.Time // when the group last waited for this broker
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.b.store.Log.Failed():
+			return fmt.Errorf("this broker stops, so that another replica can take over: %w", g.b.store.Log.Poisoned())
+		case now := <-tick.C:
+			if g.b.store.Stalled() != hangs {
+				hangs = !hangs
+				tick.Reset(map[bool]time.Duration{false: diskLook, true: hangLook}[hangs])
+			}
+			r := g.told.Load()
+			counts := r != nil && slices.Contains(r.SyncStateSet, g.member.ID())
+			switch {
+			case r == nil || r.Master == 0:
+			case counts && hangs:
+				g.member.Beat()
+				g.member.Look() // who is master now; nobody gets through to a broker that hangs
+			case counts:
+				counted = now
+			case hangs && now.Sub(counted) < routeMemory:
+				g.b.log.Error("the disk hangs, and the others go on without this broker: it stops, so that clients turn to them; check the disk, then restart",
+					zap.Int64("master", r.Master), zap.Int32("epoch", r.Epoch))
+				return errors.New("the disk hangs")
+			}
+		}
 	}
 }
 
@@ -353,7 +384,7 @@ func (g *replicas) drain(ctx context.Context, t *term) error {
 	if !g.b.reigns() || g.term.Load() != t {
 		return code.New(code.SystemError, "this broker is not the master")
 	}
-	if !g.node.Able() {
+	if !g.node.Able() || g.b.store.Stalled() {
 		return code.New(code.SystemError, "nothing is confirmed now")
 	}
 	if t.draining.Swap(true) {

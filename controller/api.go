@@ -220,7 +220,7 @@ func (s *Server) electMaster(r *remoting.Request, h *header.ElectMasterRequest) 
 		if !r.OnLane() {
 			return s.admin.Redo()
 		}
-		s.handOver(g, h.BrokerID)
+		s.handOver(g, h.BrokerID, handOverTime)
 	}
 	e := &Elect{Name: h.BrokerName}
 	if g != nil {
@@ -271,13 +271,16 @@ func (s *Server) canHandOver(g *Group, to int64) bool {
 		s.table.Alive(Broker{g.Name, g.Master}, s.clock.Now()) && s.table.Alive(Broker{g.Name, to}, s.clock.Now())
 }
 
-// handOverTime bounds how long a master may take to finish what is under way.
-const handOverTime = 1500 * time.Millisecond
+// How long a master may take to finish what is under way. One that is sick may be unable to.
+const (
+	handOverTime     = 1500 * time.Millisecond
+	sickHandOverTime = 100 * time.Millisecond
+)
 
-// handOver asks the master to finish what is under way and to take nothing new. It blocks. If it fails the election goes on: it loses
+// handOver asks the master to finish what is under way within a time, and to take nothing new. It blocks. If it fails the election goes on: it loses
 // nothing that was acknowledged, but producers may have to send again.
-func (s *Server) handOver(g *Group, to int64) {
-	ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
+func (s *Server) handOver(g *Group, to int64, within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	r, err := s.client.Call(ctx, g.MasterAddr(), code.HandOver, &header.HandOverRequest{BrokerName: g.Name, MasterEpoch: g.MasterEpoch, BrokerID: to}, nil)
 	if err == nil {

@@ -352,7 +352,7 @@ func (s *Server) relieve(now time.Time) {
 		s.work.Go("relief", func(context.Context) error {
 			s.log.Warn("a sick master is to hand over", zap.String("broker", e.Name), zap.Int64("master", groups[i].Master), zap.Int64("to", e.Broker))
 			if s.canHandOver(groups[i], e.Broker) {
-				s.handOver(groups[i], e.Broker)
+				s.handOver(groups[i], e.Broker, sickHandOverTime)
 			}
 			s.node.propose(e, func(Result, error) {
 				s.mu.Lock()

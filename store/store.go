@@ -290,7 +290,7 @@ func (s *Store) Writeable() error {
 }
 
 // stall is how long a write of the log may take, or a sync that somebody waits for, before the disk counts as one that hangs.
-const stall = 2 * time.Second
+const stall = 800 * time.Millisecond
 
 // Stalled tells whether the log has waited for its disk for too long.
 func (s *Store) Stalled() bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/castor-mq/castor/broker"
 	"github.com/castor-mq/castor/conf"
 	"github.com/castor-mq/castor/controller"
+	"github.com/castor-mq/castor/internal/chaos"
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/lifecycle"
 	"github.com/castor-mq/castor/internal/vfs"
@@ -191,7 +192,7 @@ func runBroker(ctx context.Context, args []string) error {
 	if err != nil {
 		return done(err)
 	}
-	b, err := broker.New(cfg, broker.Options{Log: log})
+	b, err := broker.New(cfg, broker.Options{Log: log, FS: chaos.Disk(vfs.OS{})})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 //
 //	cluster.go  the processes
 //	network.go  what they say to each other, so that it can be cut
+//	disk.go     what their disks suffer from
 //	limits.go   what else a process can suffer from
 //	load.go     producers and commits, and what they must find afterwards
 //	beside.go   another program that sends, with a client as users have it
@@ -64,6 +65,12 @@ var faults = []fault{
 	{name: "descriptors", brief: "the master gets no more descriptors", hit: limit(unix.RLIMIT_NOFILE, descriptors, false)},
 	{name: "memory", brief: "the master gets no more memory", hit: limit(unix.RLIMIT_AS, addresses, true)},
 	{name: "damage", brief: "a bit of a replica's log is flipped while it is down", hit: damage},
+	{name: "slow-disk", brief: "each write and sync of the master's disk takes 20 ms more", hit: sicken((*Cluster).Master, slow)},
+	{name: "slow-copy", brief: "each write and sync of a replica's disk takes 20 ms more", hit: sicken((*Cluster).replica, slow)},
+	{name: "hung-disk", brief: "no write or sync of the master's disk ends", hit: sicken((*Cluster).Master, hung)},
+	{name: "hung-copy", brief: "no write or sync of a replica's disk ends", hit: sicken((*Cluster).replica, hung)},
+	{name: "broken-disk", brief: "each write and sync of the master's disk fails", hit: sicken((*Cluster).Master, broken)},
+	{name: "broken-copy", brief: "each write and sync of a replica's disk fails", hit: sicken((*Cluster).replica, broken)},
 	{name: "kill-two", brief: "kill -9 of the master and a replica", halts: true, hit: together(
 		on((*Cluster).replica, (*Process).Kill, (*Process).Start), on((*Cluster).Master, (*Process).Kill, (*Process).Start))},
 	{name: "kill-quorum", brief: "kill -9 of the master and two controllers", halts: true, hit: together(

@@ -173,6 +173,7 @@ func (p *Process) Start() error {
 	}
 	defer out.Close() //nolint:errcheck // the process has its own
 	p.cmd = exec.Command(p.bin, p.command, "-c", p.conf)
+	p.cmd.Env = append(os.Environ(), diskVariable+"="+p.disk())
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
