@@ -20,6 +20,7 @@ const (
 	heartbeatPeriod  = 200 * time.Millisecond
 	heartbeatTimeout = 800 * time.Millisecond
 	overseePeriod    = 200 * time.Millisecond
+	recess           = 500 * time.Millisecond // between two reliefs; the real ones have ever longer ones
 )
 
 // controllers are the quorum as brokers see it: one State whose commands take a moment, and a leader that may be away.
@@ -34,6 +35,7 @@ type controllers struct {
 	away     bool
 	lossy    float64 // how many requests and answers are lost
 	lateness time.Duration
+	relieved time.Time // when a sick master was last to be replaced
 }
 
 func newControllers(w *world, rng *rand.Rand) *controllers {
@@ -108,6 +110,12 @@ func (c *controllers) oversee(ctx context.Context) {
 		var due []*controller.Elect
 		if !c.away {
 			due = controller.Plan(c.state, c.live, now, false)
+			if now.Sub(c.relieved) >= recess {
+				relief := controller.Relief(c.state, c.live, now)
+				if due = append(due, relief...); len(relief) > 0 {
+					c.relieved = now
+				}
+			}
 		}
 		pause := time.Duration(c.rng.Int64N(int64(5 * time.Millisecond)))
 		c.mu.Unlock()
@@ -208,6 +216,7 @@ type member struct {
 	p    *process
 	c    *controllers
 	wake chan struct{}
+	sick chan struct{} // the vitals have changed
 
 	registered, asked atomic.Bool
 
@@ -217,9 +226,11 @@ type member struct {
 	promised int
 }
 
-func (m *member) look() {
+func (m *member) look() { signal(m.wake) }
+
+func signal(c chan struct{}) {
 	select {
-	case m.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -247,10 +258,16 @@ func (m *member) offer(r replica.Role) {
 func (m *member) beat(ctx context.Context) {
 	id := m.p.m.id
 	for ctx.Err() == nil {
-		if sleep(ctx, heartbeatPeriod); !m.registered.Load() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(heartbeatPeriod):
+		case <-m.sick:
+		}
+		if !m.registered.Load() {
 			continue
 		}
-		v := controller.Vitals{Epoch: m.p.node.LastEpoch(), MaxOffset: m.p.st.Log.End(), Priority: 1<<31 - 1}
+		v := controller.Vitals{Epoch: m.p.node.LastEpoch(), MaxOffset: m.p.st.Log.End(), Priority: 1<<31 - 1,
+			Sick: m.p.st.Writeable() != nil || m.p.st.Joining() || m.p.node.Damaged() || !m.p.node.Able()}
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		_ = m.c.call(limited, id, func(now time.Time) {
 			if _, known := m.c.group().Replicas[id]; known {

@@ -158,7 +158,7 @@ func (m *machine) start() bool {
 		AlterSyncStateSet: func(ctx context.Context, e, s int32, set []int64) (replica.Role, error) {
 			return p.member.alter(ctx, e, s, set)
 		},
-		Outdated: func() { p.member.look() }, AbleChanged: func() {}, Changed: p.changed,
+		Outdated: func() { p.member.look() }, AbleChanged: func() { signal(p.member.sick) }, Changed: p.changed,
 	}, st, disk, p.logger())
 	if err != nil {
 		_ = l.Close()
@@ -169,7 +169,7 @@ func (m *machine) start() bool {
 		p.st = nil
 		return m.noStart(p, err)
 	}
-	p.member = &member{p: p, c: m.w.ctl, wake: make(chan struct{}, 1), rng: rand.New(rand.NewPCG(m.w.seed, uint64(p.life)))}
+	p.member = &member{p: p, c: m.w.ctl, wake: make(chan struct{}, 1), sick: make(chan struct{}, 1), rng: rand.New(rand.NewPCG(m.w.seed, uint64(p.life)))}
 	p.run()
 	return true
 }
