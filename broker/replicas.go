@@ -74,7 +74,7 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 		MinInSync:   g.promised,
 		Torn:        b.store.Torn,
 		Learner:     c.AsyncLearner,
-		Registered: func() {
+		Mended: func() {
 			if err := b.store.Mended(); err != nil { // then the next life counts as torn, too
 				b.log.Warn("the checkpoint cannot be written", zap.Error(err))
 			}
@@ -97,6 +97,13 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 		},
 		SyncFlush: func() bool { return b.conf.Load().FlushDiskType == "SYNC_FLUSH" },
 		HAAddr:    g.askHAAddr, AlterSyncStateSet: g.alter, Outdated: g.member.Look, AbleChanged: g.member.Beat, Changed: g.changed,
+		Disown: func() error {
+			if err := b.store.Disown(); err != nil {
+				return err
+			}
+			g.member.Disown()
+			return nil
+		},
 	}, b.store, b.fs, b.log.Named("replica"))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

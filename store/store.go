@@ -222,12 +222,15 @@ func (s *Store) SetArrivals(a Arrivals) { s.arrivals = a }
 func (s *Store) SetApplied(f func()) { s.onApply = f }
 
 // Torn tells whether the power may have failed before all was synced that this store had confirmed, or acknowledged to a master: it may have
-// begun without the end of its log. That holds, over restarts, until Mended.
+// begun without the end of its log. That, or what Disown says, holds, over restarts, until Mended.
 func (s *Store) Torn() bool {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	return s.checkpoint.torn
 }
+
+// Disown notes, durably, that nobody may rely on what this store has acknowledged: Torn until the controllers know.
+func (s *Store) Disown() error { return s.amend(func(c *checkpoint) { c.torn = true }) }
 
 // Mended notes, durably, that nobody relies any more on what this store may lack.
 func (s *Store) Mended() error {

@@ -142,6 +142,7 @@ type peer struct {
 	served *lifecycle.Group
 	run    *lifecycle.Group
 	least  atomic.Int32
+	torn   atomic.Bool
 
 	mu     sync.Mutex
 	roles  []Role
@@ -194,6 +195,7 @@ func startPeer(t *testing.T, addrs []string, fs vfs.FS) *peer {
 	p.cfg = Config{
 		Cluster: "C", Name: "broker-a", Addr: srv.Addr().String(), IdentityFile: path, Controllers: func() []string { return addrs },
 		MinInSync: p.least.Load, Priority: func() int32 { return 1 }, HeartbeatTimeout: 800 * time.Millisecond, AskPeriod: 5 * time.Second,
+		Torn: p.torn.Load, Mended: func() { p.torn.Store(false) },
 	}
 	p.Member = New(p.cfg, p.client, p, fs, clock.Real{}, zap.NewNop())
 	p.served.Go("server", srv.Run)

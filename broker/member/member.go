@@ -44,10 +44,10 @@ type Config struct {
 	// it makes no such promise. See Member.MinInSync.
 	MinInSync func() int32
 	Learner   bool // it never joins the set
-	// Torn tells whether this broker may lack the end of what it had acknowledged in a former life (Store.Torn). Registered is called when the
-	// controllers know. Both may be nil.
+	// Torn tells whether this broker may lack the end of what it had acknowledged in a former life, or is about to drop it (Store.Torn). Mended is
+	// called when the controllers know. Both may be nil.
 	Torn             func() bool
-	Registered       func()
+	Mended           func()
 	Priority         func() int32  // brokerElectionPriority
 	HeartbeatPeriod  time.Duration // 0: 200 ms
 	HeartbeatTimeout time.Duration // controllerHeartBeatTimeoutMills: the silence after which the controllers take the broker for dead
@@ -104,11 +104,12 @@ type Member struct {
 	registered atomic.Bool
 	asked      atomic.Bool // who is master, in this life
 	unknown    atomic.Bool // the leader does not know this broker
+	disowned   atomic.Bool // Disown
 	odd        atomic.Bool // the controllers have lost data, and that was logged
 
 	machine  machine // of the steps' goroutine
 	applied  identity
-	life     int64 // of this process: who starts again is not taken for who he was
+	life     int64 // of this process, up to a Disown: who starts again is not taken for who he was
 	troubled bool  // the present step has failed, and that was logged
 
 	mu      sync.Mutex
@@ -129,11 +130,13 @@ func New(cfg Config, client *remoting.Client, replica Replica, fsys vfs.FS, clk 
 	}
 	work := lifecycle.New(context.Background())
 	return &Member{
-		life: 1 + rand.Int64N(1<<62), cfg: cfg, replica: replica, files: files{fsys, cfg.IdentityFile}, clk: clk, log: log, work: work,
+		life: newLife(), cfg: cfg, replica: replica, files: files{fsys, cfg.IdentityFile}, clk: clk, log: log, work: work,
 		quorum: &quorum{client: client, addrs: cfg.Controllers, log: log, work: work},
 		wake:   make(chan struct{}, 1), news: make(chan struct{}, 1), urgent: make(chan struct{}, 1), beating: map[string]bool{},
 	}
 }
+
+func newLife() int64 { return 1 + rand.Int64N(1<<62) }
 
 // Run takes part in the group until ctx ends. Its only errors are names that cannot be and identity files that are damaged or belong
 // to another broker; everything else is tried until it succeeds. Call it once.
@@ -277,6 +280,12 @@ func codeOf(err error) code.Response {
 
 // Look has the controllers asked soon who is master. It does not block.
 func (m *Member) Look() { signal(m.wake) }
+
+// Disown has the controllers told that this broker is Torn, although its process goes on. It does not block.
+func (m *Member) Disown() {
+	m.disowned.Store(true)
+	signal(m.wake)
+}
 
 // Beat sends heartbeats now: this broker's Vitals have changed in a way that an election may depend on. It does not block.
 func (m *Member) Beat() { signal(m.urgent) }

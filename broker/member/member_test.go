@@ -223,6 +223,29 @@ func TestPromiseIsRenewed(t *testing.T) {
 	within(t, "the controllers know of the smaller minimum", func() bool { return p.MinInSync() == 1 })
 }
 
+// TestDisown: who says that he is about to drop what he had acknowledged leaves the set, and can come back.
+func TestDisown(t *testing.T) {
+	t.Parallel()
+	c := startControllers(t, 1)
+	r, master, others := trio(t, c.addrs)
+	p := others[0]
+	p.torn.Store(true)
+	p.Disown()
+	within(t, "the controllers know", func() bool { return !p.torn.Load() && !slices.Contains(p.told().SyncStateSet, p.ID()) })
+	within(t, "the master knows", func() bool { return master.told().SetEpoch == p.told().SetEpoch })
+	if got := master.told(); got.Epoch != r.Epoch || got.Master != master.ID() {
+		t.Fatalf("another role: %+v", got)
+	}
+	if _, err := master.alter(r, master.ID()); !errors.Is(err, ErrFencedSetEpoch) {
+		t.Errorf("a wish from before: %v", err)
+	}
+	again, err := master.alter(master.told(), r.SyncStateSet...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	within(t, "it is told that it is back", func() bool { return p.told().SetEpoch == again.SetEpoch })
+}
+
 // TestHungControllers: two of five take connections and never answer, one address is of nobody.
 func TestHungControllers(t *testing.T) {
 	t.Parallel()

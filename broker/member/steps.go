@@ -27,6 +27,10 @@ func (m *Member) run(ctx context.Context) error {
 		case period:
 			m.rest(ctx, m.jitter(m.cfg.AskPeriod), m.wake)
 		}
+		if m.disowned.Swap(false) {
+			m.life = newLife()
+			m.machine.again()
+		}
 		if m.unknown.Swap(false) || m.registered.Load() && m.promised.Load() != m.cfg.MinInSync() {
 			m.machine.again()
 		}
@@ -169,8 +173,8 @@ func (m *Member) register(ctx context.Context) answer {
 	if a.err == nil && a.code == code.Success {
 		m.promised.Store(least)
 		m.registered.Store(true)
-		if m.cfg.Registered != nil {
-			m.cfg.Registered()
+		if torn {
+			m.cfg.Mended()
 		}
 	}
 	return a

@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -46,6 +47,8 @@ type member struct {
 	node  *Node
 	stop  context.CancelFunc
 	done  chan struct{}
+
+	disowned int
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -82,7 +85,7 @@ func (f *fleet) start(id int64) *member {
 	m.node, err = New(Config{
 		Cluster: "c", Group: "g", ID: func() int64 { return id }, EpochFile: "/store/epochs", Listener: l,
 		MinInSync: func(*Role) int { return 1 }, Copies: func() int { return 0 }, GiveWay: func() {}, MaxRate: func() int64 { return 0 }, MaxLag: func() time.Duration { return 5 * time.Second }, SyncFlush: func() bool { return false },
-		HAAddr: f.haAddr, AlterSyncStateSet: f.alter, Outdated: func() {}, AbleChanged: func() {}, Changed: func(Role, bool) {},
+		HAAddr: f.haAddr, AlterSyncStateSet: f.alter, Outdated: func() {}, AbleChanged: func() {}, Disown: m.disown, Changed: func(Role, bool) {},
 	}, st, m.fs, zap.NewNop())
 	if err != nil {
 		f.t.Fatal(err)
@@ -103,6 +106,20 @@ func (f *fleet) start(id int64) *member {
 		m.node.SetRole(r)
 	}
 	return m
+}
+
+// disown has the controllers count on nothing that the member has.
+func (m *member) disown() error {
+	err := m.store.Disown()
+	m.disowned++
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	m.f.role.SyncStateSet = slices.DeleteFunc(slices.Clone(m.f.role.SyncStateSet), func(id int64) bool { return id == m.id })
+	m.f.role.SetEpoch++
+	for _, o := range m.f.members {
+		o.node.SetRole(m.f.role)
+	}
+	return errors.Join(err, m.store.Mended())
 }
 
 func (m *member) end() {
@@ -176,20 +193,26 @@ func (f *fleet) inSync(master, m *member) {
 	})
 }
 
+// append appends the i-th message.
+func (m *member) append(topic string, i int) {
+	m.f.t.Helper()
+	host := netip.MustParseAddrPort("127.0.0.1:10911")
+	q := m.store.Queues.GetOrCreate(topic, int32(i%2))
+	d := &message.Draft{Topic: topic, QueueID: q.ID, Body: make([]byte, 1000), BornHost: host, StoreHost: host, Properties: fmt.Appendf(nil, "UNIQ_KEY\x01%s%d\x02", topic, i)}
+	if err := d.Prepare(); err != nil {
+		m.f.t.Fatal(err)
+	}
+	if err := m.store.Append([]commitlog.Entry{{Draft: d, Next: &q.Next}}, nil); err != nil {
+		m.f.t.Fatal(err)
+	}
+	m.store.Advance()
+}
+
 // put appends n messages and some state.
 func (m *member) put(topic string, n int) {
 	m.f.t.Helper()
-	host := netip.MustParseAddrPort("127.0.0.1:10911")
 	for i := range n {
-		q := m.store.Queues.GetOrCreate(topic, int32(i%2))
-		d := &message.Draft{Topic: topic, QueueID: q.ID, Body: make([]byte, 1000), BornHost: host, StoreHost: host, Properties: fmt.Appendf(nil, "UNIQ_KEY\x01%s%d\x02", topic, i)}
-		if err := d.Prepare(); err != nil {
-			m.f.t.Fatal(err)
-		}
-		if err := m.store.Append([]commitlog.Entry{{Draft: d, Next: &q.Next}}, nil); err != nil {
-			m.f.t.Fatal(err)
-		}
-		m.store.Advance()
+		m.append(topic, i)
 	}
 	if err := m.store.Propose(nil, state.OffsetPut("G", topic, 0, m.store.Log.End())); err != nil {
 		m.f.t.Fatal(err)
@@ -399,6 +422,49 @@ func TestHoles(t *testing.T) {
 		if _, dubious := r.store.Sound(); dubious {
 			t.Fatal("still dubious")
 		}
+	}
+}
+
+// TestHolesOfTheMaster: it was elected again although it had lost its power and a replica had not. The replica takes what the master has, but not before
+// the controllers know that nobody may rely on it.
+func TestHolesOfTheMaster(t *testing.T) {
+	f := newFleet(t)
+	f.start(1)
+	r, third := f.start(2), f.start(3)
+	m := f.elect(1)
+	m.put("T", 20)
+	f.inSync(m, r)
+	f.inSync(m, third)
+	third.end() // so that what comes now is not confirmed before the set is a smaller one
+	confirmed := m.store.Confirmed()
+	for i := range 3 {
+		m.append("T", i)
+	}
+	end := m.store.Log.End()
+	f.await("unconfirmed messages at the replica", func() bool { return r.store.Log.End() == end })
+	after := m.fs.CrashClone(nil, vfs.CrashKeep)
+	if r.store.Confirmed() != confirmed || m.store.Confirmed() != confirmed {
+		t.Skip("the set was made smaller too soon")
+	}
+	m.end()
+	m.fs = after
+	const bornHost = 48 // in a record: its first bytes were zero until it was written
+	m.overwrite(confirmed+bornHost, make([]byte, 4))
+	f.start(1)
+	m = f.elect(1)
+	if to, dubious := m.store.Sound(); !dubious || to > confirmed {
+		t.Fatal(to, dubious, confirmed)
+	}
+	m.put("T", 2)
+	f.inSync(m, r)
+	f.same(m, r)
+	ours, err := r.node.sumOf(end, int(end))
+	theirs, e := m.node.sumOf(end, int(end))
+	if err != nil || e != nil || ours != theirs {
+		t.Fatal("the logs are not the same", err, e)
+	}
+	if r.disowned != 1 {
+		t.Errorf("the replica has disowned its log %d times", r.disowned)
 	}
 }
 

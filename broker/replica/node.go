@@ -60,6 +60,8 @@ type Config struct {
 	AlterSyncStateSet func(ctx context.Context, epoch, setEpoch int32, set []int64) (Role, error)
 	// Outdated asks the controllers who is master: somebody knows of a later one.
 	Outdated func()
+	// Disown has the controllers told that nobody may rely on what this log holds (Store.Disown). It must not block.
+	Disown func() error
 	// AbleChanged tells that Able or Damaged has. It must not block.
 	AbleChanged func()
 	// Changed tells that this broker has become master, or is about to become a replica. It runs on the goroutine that changes roles and
@@ -106,6 +108,8 @@ type Node struct {
 	leaving  chan struct{} // closed when this broker is about to stop
 	left     chan struct{} // closed when its master has let it go
 	leftOnce sync.Once
+
+	disowned bool // by the goroutine that follows: Disown was called
 
 	// of the goroutine that changes roles
 	following context.CancelFunc
@@ -369,7 +373,7 @@ func (n *Node) lead(r Role, was bool) error {
 	} else if err := n.saveEpochs(epochs); err != nil {
 		return err
 	}
-	if err := errors.Join(n.store.Promote(), n.store.SetSound()); err != nil {
+	if err := n.store.Promote(); err != nil {
 		return err
 	}
 	n.mu.Lock()
@@ -652,6 +656,18 @@ func (n *Node) compare(h *hello, w *welcome) logs {
 		l.Common = epochs.Common(w.LastEpoch, w.Offset, h.End)
 	}
 	return l
+}
+
+// disown gets the controllers to count on nothing that this log holds, before something is dropped that was acknowledged and may have been confirmed.
+// false means that they do still.
+func (n *Node) disown(epoch int32) (done bool, err error) {
+	if !n.disowned {
+		err := n.cfg.Disown()
+		n.disowned = err == nil
+		return false, err
+	}
+	r := n.wanted.Load()
+	return !n.store.Torn() && r.Epoch == epoch && !slices.Contains(r.SyncStateSet, n.cfg.ID()), nil
 }
 
 // cut removes what the master does not have.

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,20 +145,28 @@ func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
 		case w.Offset != h.End:
 			return errFrame
 		default:
+			k.n.disowned = false
 			return k.n.store.SetSound()
 		}
 	}
 }
 
-// doubt drops what a power loss has damaged, if it has: there is the master to have it from. That may be in what queues and state were made from,
-// which are not undone.
+// errDisown: the controllers still count on what is to be dropped.
+var errDisown = errors.New("what a power loss may have damaged is fetched from the master as soon as the controllers know")
+
+// doubt drops what a power loss has damaged, here or at the master, if it has: the group goes on with what the master has. That may be in what queues
+// and state were made from, which are not undone.
 func (k *sink) doubt(nc net.Conn, r *bufio.Reader, h *hello, w *welcome) error {
-	sound, dubious := k.n.store.Sound()
-	if !dubious {
+	sound, ours := k.n.store.Sound()
+	at := max(min(sound, w.Offset), h.Min, k.n.store.Confirmed())
+	if at >= h.End && !ours {
 		return errors.New("the master refuses: " + w.Reason)
 	}
-	if at := max(sound, h.Min, k.n.store.Confirmed()); at < h.End {
-		return k.n.cut(at, h.End, w.LastEpoch, "a power loss has damaged it, and the master has it")
+	if done, err := k.n.disown(k.role.Epoch); !done {
+		return cmp.Or(err, errDisown)
+	}
+	if at < h.End {
+		return k.n.cut(at, h.End, w.LastEpoch, "a power loss has damaged it here or at the master, which goes on with what it has")
 	}
 	return k.renew(nc, r, "a power loss has damaged ours", zap.Int64("from", sound), zap.Int64("to", h.End))
 }

@@ -149,13 +149,14 @@ func (n *Node) welcome(h *hello) *welcome {
 			n.cfg.Outdated()
 		}
 	default:
-		w.judge(h, epochs, n.sumOf)
+		sound, _ := n.store.Sound()
+		w.judge(h, epochs, sound, n.sumOf)
 	}
 	return w
 }
 
 // judge compares the logs.
-func (w *welcome) judge(h *hello, epochs Epochs, sumOf func(end int64, n int) (uint32, error)) {
+func (w *welcome) judge(h *hello, epochs Epochs, sound int64, sumOf func(end int64, n int) (uint32, error)) {
 	if h.Fetch {
 		w.Verdict, w.Reason = outOfRange, "a snapshot is asked for"
 		return
@@ -176,7 +177,7 @@ func (w *welcome) judge(h *hello, epochs Epochs, sumOf func(end int64, n int) (u
 	}
 	if n := min(int64(h.Tail), h.End-w.Min); n == int64(h.Tail) {
 		if sum, err := sumOf(h.End, int(n)); err != nil || sum != h.TailSum {
-			w.Verdict, w.Reason = differs, fmt.Sprintf("the %d bytes before %d are not the same in both logs: one of them is damaged, or they are of different groups", n, h.End)
+			w.Verdict, w.Offset, w.Reason = differs, sound, fmt.Sprintf("the %d bytes before %d are not the same in both logs: one of them is damaged, or they are of different groups", n, h.End)
 		}
 	}
 }

@@ -105,7 +105,7 @@ type welcome struct {
 	Verdict   verdict
 	Epoch     int32 // of the master
 	LastEpoch int32 // diverged: the master's newest epoch that is not newer than the replica's, and
-	Offset    int64 // where it ends
+	Offset    int64 // where it ends; differs: what the master has from here on a power loss may have damaged (Store.Sound)
 	Min, End  int64 // of the master's log
 	Reason    string
 }

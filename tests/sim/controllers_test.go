@@ -218,6 +218,7 @@ type member struct {
 	wake chan struct{}
 	sick chan struct{} // the vitals have changed
 
+	incarnation       atomic.Int64
 	registered, asked atomic.Bool
 
 	mu       sync.Mutex
@@ -227,6 +228,16 @@ type member struct {
 }
 
 func (m *member) look() { signal(m.wake) }
+
+// disown is Member.Disown and Store.Disown.
+func (m *member) disown() error {
+	if err := m.p.st.Disown(); err != nil {
+		return err
+	}
+	m.incarnation.Add(1e6)
+	m.look()
+	return nil
+}
 
 func signal(c chan struct{}) {
 	select {
@@ -284,7 +295,7 @@ func (m *member) beat(ctx context.Context) {
 func (m *member) run(ctx context.Context) {
 	known := false
 	for ctx.Err() == nil {
-		if !known || m.promise() != m.p.promise() {
+		if !known || m.promise() != m.p.promise() || m.p.st.Torn() {
 			if !m.register(ctx) {
 				sleep(ctx, 50*time.Millisecond)
 				continue
@@ -347,7 +358,9 @@ func (m *member) register(ctx context.Context) bool {
 	if err != nil || !ok {
 		return false
 	}
-	_ = m.p.st.Mended()
+	if torn {
+		_ = m.p.st.Mended()
+	}
 	m.mu.Lock()
 	m.promised = least
 	m.mu.Unlock()

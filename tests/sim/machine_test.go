@@ -158,7 +158,7 @@ func (m *machine) start() bool {
 		AlterSyncStateSet: func(ctx context.Context, e, s int32, set []int64) (replica.Role, error) {
 			return p.member.alter(ctx, e, s, set)
 		},
-		Outdated: func() { p.member.look() }, AbleChanged: func() { signal(p.member.sick) }, Changed: p.changed,
+		Outdated: func() { p.member.look() }, AbleChanged: func() { signal(p.member.sick) }, Disown: func() error { return p.member.disown() }, Changed: p.changed,
 	}, st, disk, p.logger())
 	if err != nil {
 		_ = l.Close()
@@ -170,6 +170,7 @@ func (m *machine) start() bool {
 		return m.noStart(p, err)
 	}
 	p.member = &member{p: p, c: m.w.ctl, wake: make(chan struct{}, 1), sick: make(chan struct{}, 1), rng: rand.New(rand.NewPCG(m.w.seed, uint64(p.life)))}
+	p.member.incarnation.Store(p.life)
 	p.run()
 	return true
 }
@@ -237,7 +238,7 @@ func (p *process) watchDisk(ctx context.Context) error {
 }
 
 func (p *process) registration(least int, torn bool) *controller.Register {
-	return &controller.Register{Cluster: "c", Name: groupName, ID: p.m.id, Addr: fmt.Sprintf("r%d", p.m.id), Inherits: true, MinInSync: int32(least), Incarnation: p.life, Torn: torn}
+	return &controller.Register{Cluster: "c", Name: groupName, ID: p.m.id, Addr: fmt.Sprintf("r%d", p.m.id), Inherits: true, MinInSync: int32(least), Incarnation: p.member.incarnation.Load(), Torn: torn}
 }
 
 // least, minInSync and promise are those of broker/replicas.go.
