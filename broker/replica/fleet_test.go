@@ -193,12 +193,12 @@ func (f *fleet) inSync(master, m *member) {
 	})
 }
 
-// append appends the i-th message.
-func (m *member) append(topic string, i int) {
+// append appends the i-th message, with a body of that size.
+func (m *member) append(topic string, i, size int) {
 	m.f.t.Helper()
 	host := netip.MustParseAddrPort("127.0.0.1:10911")
 	q := m.store.Queues.GetOrCreate(topic, int32(i%2))
-	d := &message.Draft{Topic: topic, QueueID: q.ID, Body: make([]byte, 1000), BornHost: host, StoreHost: host, Properties: fmt.Appendf(nil, "UNIQ_KEY\x01%s%d\x02", topic, i)}
+	d := &message.Draft{Topic: topic, QueueID: q.ID, Body: make([]byte, size), BornHost: host, StoreHost: host, Properties: fmt.Appendf(nil, "UNIQ_KEY\x01%s%d\x02", topic, i)}
 	if err := d.Prepare(); err != nil {
 		m.f.t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func (m *member) append(topic string, i int) {
 func (m *member) put(topic string, n int) {
 	m.f.t.Helper()
 	for i := range n {
-		m.append(topic, i)
+		m.append(topic, i, 1000)
 	}
 	if err := m.store.Propose(nil, state.OffsetPut("G", topic, 0, m.store.Log.End())); err != nil {
 		m.f.t.Fatal(err)
@@ -425,6 +425,40 @@ func TestHoles(t *testing.T) {
 	}
 }
 
+// TestTooMuchToCompare: of a long log that was not synced only the end would be looked at.
+func TestTooMuchToCompare(t *testing.T) {
+	f := newFleet(t)
+	f.start(1)
+	r := f.start(2)
+	m := f.elect(1)
+	m.put("T", 20)
+	f.inSync(m, r)
+	r.end()
+	r.cfg.FlushInterval = time.Hour
+	r = f.start(2)
+	first := (r.store.Log.End()/testSegment + 1) * testSegment // of the messages, which are large
+	for i := range maxTail/60000 + 2 {
+		m.append("T", i, 60000)
+	}
+	f.inSync(m, r)
+	after := r.fs.CrashClone(nil, vfs.CrashKeep)
+	r.end()
+	r.fs = after
+	const bornHost = 48
+	r.overwrite(first+bornHost, make([]byte, 4))
+	r = f.start(2)
+	f.inSync(m, r)
+	at := first + testSegment
+	ours, err := r.node.sumOf(at, int(at))
+	theirs, e := m.node.sumOf(at, int(at))
+	if err != nil || e != nil || ours != theirs {
+		t.Error("the logs are not the same", err, e)
+	}
+	if r.disowned != 1 {
+		t.Errorf("the replica has disowned its log %d times", r.disowned)
+	}
+}
+
 // TestHolesOfTheMaster: it was elected again although it had lost its power and a replica had not. The replica takes what the master has, but not before
 // the controllers know that nobody may rely on it.
 func TestHolesOfTheMaster(t *testing.T) {
@@ -438,7 +472,7 @@ func TestHolesOfTheMaster(t *testing.T) {
 	third.end() // so that what comes now is not confirmed before the set is a smaller one
 	confirmed := m.store.Confirmed()
 	for i := range 3 {
-		m.append("T", i)
+		m.append("T", i, 1000)
 	}
 	end := m.store.Log.End()
 	f.await("unconfirmed messages at the replica", func() bool { return r.store.Log.End() == end })

@@ -637,13 +637,19 @@ func (n *Node) hello(r Role) (*hello, error) {
 			return nil, err
 		}
 	}
-	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Fetch: n.void(), Epoch: r.Epoch, SetEpoch: r.SetEpoch, LastEpoch: n.LastEpoch(),
+	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Fetch: n.void() || n.unsure() > maxTail, Epoch: r.Epoch, SetEpoch: r.SetEpoch, LastEpoch: n.LastEpoch(),
 		Min: log.Min(), End: log.End(), SegmentSize: log.SegmentSize()}
-	sound, _ := n.store.Sound()
-	size := int(h.End - max(min(h.End-tailBytes, sound), h.Min, h.End-maxTail))
-	sum, err := n.sumOf(h.End, size)
+	size := min(max(n.unsure(), tailBytes), maxTail, h.End-h.Min)
+	sum, err := n.sumOf(h.End, int(size))
 	h.Tail, h.TailSum = uint32(size), sum
 	return h, err
+}
+
+// unsure is how many bytes at the end of the log a power loss may have damaged.
+func (n *Node) unsure() int64 {
+	log := n.store.Log
+	sound, _ := n.store.Sound()
+	return max(0, log.End()-max(sound, log.Min()))
 }
 
 // compare looks at both logs.

@@ -180,6 +180,10 @@ func (k *sink) bring(nc net.Conn, r *bufio.Reader, h *hello, w *welcome) error {
 		return err
 	case what == stepCut:
 		return k.n.cut(l.Common, h.End, w.LastEpoch, "the master does not have it, and it was never acknowledged")
+	case k.n.unsure() > maxTail:
+		if done, err := k.n.disown(k.role.Epoch); !done {
+			return cmp.Or(err, errDisown)
+		}
 	}
 	return k.renew(nc, r, "ours is of no use to go on from", zap.Int64("ours", h.Min), zap.Int64("oursTo", h.End),
 		zap.Int64("confirmed", l.Confirmed), zap.Int64("same", l.Common), zap.Int64("masters", w.Min), zap.Int64("mastersTo", w.End))

@@ -42,8 +42,8 @@ const (
 	snapshotSize = 1 + 4 + 8 + 8 + 4 + 4 + 8 + 8 + 4
 	// tailBytes is how much before its end a replica sums up, so that logs of equal epochs are known to be the same.
 	tailBytes = 4 << 10
-	// maxTail is how much of a log that may have holes is compared at most.
-	maxTail = 64 << 20
+	// maxTail is how much of a log that may have holes is compared at most; where it is more everything is fetched.
+	maxTail = 256 << 20
 )
 
 // frame kinds.
