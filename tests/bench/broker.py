@@ -108,6 +108,14 @@ class Group(quorum.Quorum):
         _, body = quorum.request(self.ports[self.brokers[0]], GET_BROKER_HA_STATUS)
         return sum(c.get("inSync", False) for c in json.loads(body or b"{}").get("haConnectionInfo", []))
 
+    def await_sync(self, brokers):
+        """Waits until so many brokers are in sync."""
+        quorum.wait(f"{brokers} brokers in sync", lambda: len(self.in_sync()) == brokers)
+
+    def store(self, name):
+        """The folder of a broker's files."""
+        return self.directory / name / "store"
+
     def _conf(self, name, folder):
         conf = super()._conf(name, folder)
         if self.classic and name in self.brokers:

@@ -31,6 +31,7 @@ SCENARIOS = {
     "group": Scenario(conf=ALL_ACK, heap="1g", group=3),
     "group-sync": Scenario(conf=ALL_ACK | {"flushDiskType": "SYNC_FLUSH"}, heap="1g", group=3),
     "pair": Scenario(conf=ALL_ACK, heap="1g", group=2, classic=True),
+    "group-big": Scenario(conf=ALL_ACK, heap="1g", group=3, once=True),
     "group-idle": Scenario(conf=ALL_ACK, heap="256m", group=3, warm=False),
 }
 
@@ -62,6 +63,7 @@ LOADS = {
     "group-1": Load("group", "send --inflight 1"),
     "group-sync-64": Load("group-sync", "send --inflight 64", quick=False),
     "pair-64": Load("pair", "send --inflight 64", quick=False),
+    "replica": Load("group-big", step="replica", quick=False),
     "group-idle": Load("group-idle", step="idle"),
     "first-ack": Load("idle", step="first_ack"),
     "memory": Load("idle", step="memory"),
@@ -126,6 +128,8 @@ ROWS = [
     _rate("group-1", "three replicas, 1 in flight", 7),
     _rate("group-sync-64", "three replicas, SYNC_FLUSH on each, 64 in flight", 4),
     _rate("pair-64", "two replicas against SYNC_MASTER and a slave, 64 in flight", 6),
+    Row("replica", "an empty replica fetches the log", "MB/s", figure("replica", "mb_per_second"), ("replica",), True, bound=500),
+    _less("replica", "producer p99 beside it, against the producer alone", "times", "slowdown", name="replica-slowdown", bound=2),
     _less("group-idle", "three replicas, idle: memory of all, anonymous", "MiB", "anonymous_mib", name="group-memory", bound=200),
     _less("group-idle", "three replicas, idle: CPU of all", "% of one", "cpu_percent", name="group-idle", bound=2),
     _less("memory", "idle memory, anonymous", "MiB", "anonymous_mib", bound=25),

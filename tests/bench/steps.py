@@ -1,8 +1,10 @@
 """The measurements themselves, each on a running broker. A result is a dict of figures."""
+import concurrent.futures
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -113,9 +115,30 @@ class Steps:
         alone, together = (result[key]["latency_us"]["p99"] for key in ("alone", "together"))
         return result | {"p99_ms": together / 1000, "slowdown": together / alone}
 
-    def _fill(self):
+    def replica(self):
+        """A replica that has lost its disk fetches the log, beside a producer at a steady rate."""
+        group = self.broker
+        self._fill(self.timing.log_gib / 3)  # there are three of it
+        name = next(name for name in group.brokers if name != group.master())
+        group.kill(name)
+        shutil.rmtree(group.store(name))
+        group.await_sync(len(group.brokers) - 1)
+        arguments = ("send", "-t", "beside", "--rate", str(CATCHUP_RATE), "--seconds", str(self.timing.seconds), "--warmup", str(self.timing.warmup))
+        alone = self._castor(self.timing.seconds + self.timing.warmup, *arguments)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            beside = pool.submit(self._castor, self.timing.seconds + self.timing.warmup, *arguments)
+            time.sleep(self.timing.warmup)
+            began = time.monotonic()
+            group.start(name)
+            group.await_sync(len(group.brokers))
+            took = time.monotonic() - began
+            together = beside.result()
+        p99 = [result["latency_us"]["p99"] for result in (alone, together)]
+        return {"seconds": took, "mb_per_second": log_bytes(group.store(name)) / took / 1e6, "p99_ms": p99[1] / 1000, "slowdown": p99[1] / p99[0]}
+
+    def _fill(self, gib=None):
         if not self.filled:
-            messages = int(self.timing.log_gib * 2**30 / RECORD_BYTES)
+            messages = int((gib or self.timing.log_gib) * 2**30 / RECORD_BYTES)
             self._castor(FILL_SECONDS, "send", "-t", OLD_TOPIC, "--messages", str(messages), "--inflight", "256",
                          "--coalesce", "--seconds", str(FILL_SECONDS))
             self.filled = True
