@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/big"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -137,6 +138,10 @@ func verifyChain(certs []*x509.Certificate, roots *x509.CertPool) error {
 
 // Run follows the files until ctx ends.
 func (t *TLS) Run(ctx context.Context) error {
+	if len(t.paths()) == 0 {
+		<-ctx.Done()
+		return nil
+	}
 	tick := t.clk.NewTicker(tlsPoll)
 	defer tick.Stop()
 	for {
@@ -166,13 +171,10 @@ func (t *TLS) follow() {
 // changed.
 func (t *TLS) changed() bool {
 	dirty := false
-	for _, path := range []string{
-		t.keys.TLSServerCertPath, t.keys.TLSServerKeyPath, t.keys.TLSServerTrustCertPath,
-		t.keys.TLSClientCertPath, t.keys.TLSClientKeyPath, t.keys.TLSClientTrustCertPath,
-	} {
+	for _, path := range t.paths() {
 		info, err := t.files.Stat(path)
 		old := t.seen[path]
-		if path == "" || err != nil || info.Size() == old.size && info.ModTime().Equal(old.modified) {
+		if err != nil || info.Size() == old.size && info.ModTime().Equal(old.modified) {
 			continue
 		}
 		text, err := t.files.ReadFile(path)
@@ -184,6 +186,14 @@ func (t *TLS) changed() bool {
 		t.seen[path] = stamp{info.Size(), info.ModTime(), sum}
 	}
 	return dirty
+}
+
+// paths are the files that are named.
+func (t *TLS) paths() []string {
+	return slices.DeleteFunc([]string{
+		t.keys.TLSServerCertPath, t.keys.TLSServerKeyPath, t.keys.TLSServerTrustCertPath,
+		t.keys.TLSClientCertPath, t.keys.TLSClientKeyPath, t.keys.TLSClientTrustCertPath,
+	}, func(path string) bool { return path == "" })
 }
 
 func (t *TLS) testServer() bool { return t.keys.TLSServerCertPath == "" && t.keys.TLSTestModeEnable }
