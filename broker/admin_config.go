@@ -80,6 +80,7 @@ func (b *Broker) configChanged(changed []string) error {
 	}
 	b.sends.configure(c)
 	b.lanes.configure(c)
+	b.configureBursts(c)
 	if slices.Contains(changed, "brokerPermission") {
 		// The topics' version grows, for name servers that pass over a registration whose version they know.
 		if err := b.commit(state.TopicPut(b.topics.get(c.BrokerName))); err != nil {

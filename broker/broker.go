@@ -102,6 +102,23 @@ func (l *lanes) configure(c *conf.Broker) {
 	l.admin.SetMaxWait(limit(c.WaitTimeMillsInAdminBrokerQueue))
 }
 
+// replyAfter is how many bytes of requests are answered together where the end of a burst costs little: producers work on the replies while the broker
+// works on what else they have sent.
+const replyAfter = 48 << 10
+
+// configureBursts says when replies are sent. A sync, or a frame to each replica, is worth waiting for all that was read.
+func (b *Broker) configureBursts(c *conf.Broker) {
+	limit := int64(replyAfter)
+	if c.FlushDiskType == "SYNC_FLUSH" || c.EnableControllerMode {
+		limit = 0
+	}
+	for _, s := range []*remoting.Server{b.server, b.fast} {
+		if s != nil {
+			s.SetBurst(limit)
+		}
+	}
+}
+
 // New opens the store and binds the ports. Nothing is served before Run; Close must be called if Run is not.
 func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	if o.Clock == nil {
@@ -185,6 +202,7 @@ func (b *Broker) listen(cfg *conf.Broker) error {
 			return err
 		}
 	}
+	b.configureBursts(cfg)
 	if b.metrics, err = newExporter(b, cfg); err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ type owner struct {
 	kept        atomic.Int64   // what they do
 	shed        func()         // closes connections that keep much; nil if there is no limit
 	senders     sync.WaitGroup // goroutines that send to slow peers
+	maxBurst    atomic.Int64   // bytes of requests after which replies are sent, whatever else was read; 0: no limit
 }
 
 func newOwner(h Handler) owner {
@@ -204,7 +205,14 @@ func (c *Conn) frames(r *Request, p []byte) error {
 			return err
 		}
 	}
+	limit, served := c.maxBurst.Load(), 0
 	for len(p) >= 4 {
+		if limit > 0 && int64(served) >= limit {
+			served = 0
+			c.handler.BurstEnd(c)
+			c.mu.Lock()
+			c.flushLocked()
+		}
 		if c.full.Load() && c.pause() {
 			break
 		}
@@ -219,6 +227,7 @@ func (c *Conn) frames(r *Request, p []byte) error {
 			return err
 		}
 		p = p[4+n:]
+		served += 4 + n
 	}
 	if len(p) > 0 {
 		c.in = append(c.in, p...)

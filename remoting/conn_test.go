@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -291,6 +292,29 @@ func TestUnreadRepliesToParkedRequestsAreBounded(t *testing.T) {
 	}
 	c.onClosed()
 	c.senders.Wait()
+}
+
+// TestRepliesInTheMiddleOfABurst: with a limit the peer gets the first replies before all that was read at once has been served.
+func TestRepliesInTheMiddleOfABurst(t *testing.T) {
+	for limit, want := range map[int64][]int{0: {0, 0, 0, 0, 0, 0}, 1: {0, 1, 2, 3, 4, 5}, 2500: {0, 0, 0, 3, 3, 3}, 1 << 20: {0, 0, 0, 0, 0, 0}} {
+		out := newNarrow(1 << 30)
+		var seen []int // replies that have left when a request comes
+		c := connTo(handlerFunc(func(r *Request) {
+			seen = append(seen, len(out.replies(t)))
+			_ = r.OK(nil, nil)
+		}), out)
+		c.maxBurst.Store(limit)
+		var p []byte
+		for i := range int32(6) {
+			p = append(p, request(i, 1000)...)
+		}
+		if err := c.onData(p); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(seen, want) || len(out.replies(t)) != 6 {
+			t.Errorf("limit %d: %v, then %d", limit, seen, len(out.replies(t)))
+		}
+	}
 }
 
 // TestBadBodies: a handler's mistake costs one reply.

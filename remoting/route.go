@@ -15,7 +15,7 @@ import (
 type Handler interface {
 	Opened(c *Conn)
 	Serve(r *Request)
-	// BurstEnd is called after all complete frames of one read have been served, before what was answered is sent. A Lane calls
+	// BurstEnd is called after all complete frames of one read, or as many as Server.SetBurst says, have been served, before what was answered is sent. A Lane calls
 	// it after each request of its own, concurrently with the reader.
 	BurstEnd(c *Conn)
 	Closed(c *Conn)

@@ -108,6 +108,10 @@ func maxConns() int {
 // Addr is the bound address.
 func (s *Server) Addr() *net.TCPAddr { return s.ln.Addr().(*net.TCPAddr) }
 
+// SetBurst has replies sent after so many bytes of requests, even if more were read at once: the peer works on them meanwhile. 0: all replies to
+// what was read at once are sent together, which is better where the end of a burst costs much (Handler.BurstEnd).
+func (s *Server) SetBurst(bytes int64) { s.maxBurst.Store(bytes) }
+
 // Close frees the address of a server that is never run.
 func (s *Server) Close() { _ = s.ln.Close() }
 
