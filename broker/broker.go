@@ -179,7 +179,7 @@ func (b *Broker) listen(cfg *conf.Broker) error {
 	b.lanes.pull.GiveWay()
 	b.lanes.configure(cfg)
 	router := remoting.NewRouter(b.log.Named("remoting"), b.routes())
-	router.OnBurst = func(*remoting.Conn) { b.store.Advance() }
+	router.OnBurst = func() { b.store.Advance() }
 	router.OnAnswer = func(a remoting.Answer) { b.stats.answered(a) }
 	router.OnClose = func(c *remoting.Conn) { b.clients.closed(c) }
 	var connections atomic.Int64
@@ -191,6 +191,7 @@ func (b *Broker) listen(cfg *conf.Broker) error {
 			TLS:        b.tls.Server,
 			SendBuffer: int(cfg.ServerSocketSndBufSize), ReceiveBuffer: int(cfg.ServerSocketRcvBufSize),
 			IdleTimeout: time.Duration(cfg.ServerChannelMaxIdleTimeSeconds) * time.Second,
+			ShareBursts: true,
 		}, router, b.log.Named("remoting"))
 	}
 	var err error

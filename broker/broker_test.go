@@ -113,7 +113,7 @@ func (b *testBroker) connect() *peer {
 }
 
 func (p *peer) Opened(*remoting.Conn)    {}
-func (p *peer) BurstEnd(*remoting.Conn)  {}
+func (p *peer) BurstEnd()                {}
 func (p *peer) Answered(remoting.Answer) {}
 func (p *peer) Closed(*remoting.Conn)    {}
 

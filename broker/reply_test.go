@@ -99,7 +99,7 @@ func TestReplyIsNotStored(t *testing.T) {
 type silent struct{ got chan struct{} }
 
 func (s silent) Opened(*remoting.Conn)    {}
-func (s silent) BurstEnd(*remoting.Conn)  {}
+func (s silent) BurstEnd()                {}
 func (s silent) Answered(remoting.Answer) {}
 func (s silent) Closed(*remoting.Conn)    {}
 func (s silent) Serve(r *remoting.Request) {

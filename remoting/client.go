@@ -183,7 +183,7 @@ func (cl *Client) Close() {
 type refuser struct{}
 
 func (refuser) Opened(*Conn)     {}
-func (refuser) BurstEnd(*Conn)   {}
+func (refuser) BurstEnd()        {}
 func (refuser) Closed(*Conn)     {}
 func (refuser) Answered(Answer)  {}
 func (refuser) Serve(r *Request) { notSupported(r) }

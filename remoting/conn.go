@@ -38,6 +38,8 @@ type owner struct {
 	kept        atomic.Int64   // what they do
 	shed        func()         // closes connections that keep much; nil if there is no limit
 	senders     sync.WaitGroup // goroutines that send to slow peers
+	turns       atomic.Int64   // bursts so far
+	bell        *bell          // calls BurstEnd for several connections; nil if each does for itself
 	maxBurst    atomic.Int64   // bytes of requests after which replies are sent, whatever else was read; 0: no limit
 }
 
@@ -70,6 +72,7 @@ type Conn struct {
 
 	reading sync.Mutex // serializes onData and resume
 	in      []byte     // guarded by reading: an incomplete frame, or the requests that are held
+	turn    int64      // guarded by reading: the last of owner.turns that was this connection's
 
 	mu      sync.Mutex
 	out     *header.Writer // frames to send; nil if there are none
@@ -187,29 +190,45 @@ func (c *Conn) hold(p []byte) error {
 
 func (c *Conn) serveBurst(p []byte) error {
 	r := requests.Get().(*Request)
-	err := c.frames(r, p)
+	served, err := c.frames(r, p)
 	r.release()
 	requests.Put(r)
-	c.handler.BurstEnd(c)
+	if served {
+		c.endBurst()
+	}
 	c.mu.Lock()
 	c.burst = false
 	c.flushLocked()
 	return err
 }
 
-// frames serves the complete frames of c.in and p and keeps the rest in c.in.
-func (c *Conn) frames(r *Request, p []byte) error {
-	if len(c.in) > 0 {
-		var err error
-		if p, err = c.completeFrame(r, p); err != nil {
-			return err
-		}
+// endBurst calls BurstEnd, or has it called for this connection and others.
+func (c *Conn) endBurst() {
+	last := c.turn
+	c.turn = c.turns.Add(1)
+	if c.bell != nil && c.turn-last > crowd {
+		c.bell.ring()
+	} else {
+		c.handler.BurstEnd()
 	}
-	limit, served := c.maxBurst.Load(), 0
+}
+
+// crowd is how many bursts of others there must have been since a connection's last one for its next end to be shared with them.
+const crowd = 8
+
+// frames serves the complete frames of c.in and p and keeps the rest in c.in. It tells whether there was one.
+func (c *Conn) frames(r *Request, p []byte) (served bool, err error) {
+	if len(c.in) > 0 {
+		if p, err = c.completeFrame(r, p); err != nil {
+			return true, err
+		}
+		served = len(c.in) == 0
+	}
+	limit, since := c.maxBurst.Load(), 0
 	for len(p) >= 4 {
-		if limit > 0 && int64(served) >= limit {
-			served = 0
-			c.handler.BurstEnd(c)
+		if limit > 0 && int64(since) >= limit {
+			since = 0
+			c.handler.BurstEnd()
 			c.mu.Lock()
 			c.flushLocked()
 		}
@@ -218,16 +237,17 @@ func (c *Conn) frames(r *Request, p []byte) error {
 		}
 		n, err := frameLength(p)
 		if err != nil {
-			return err
+			return served, err
 		}
 		if len(p) < 4+n {
 			break
 		}
+		served = true
 		if err := c.serve(r, p[4:4+n]); err != nil {
-			return err
+			return served, err
 		}
 		p = p[4+n:]
-		served += 4 + n
+		since += 4 + n
 	}
 	if len(p) > 0 {
 		c.in = append(c.in, p...)
@@ -235,7 +255,7 @@ func (c *Conn) frames(r *Request, p []byte) error {
 			c.partial.Store(c.active.Load())
 		}
 	}
-	return nil
+	return served, nil
 }
 
 // frameLength reads and checks the length word: the bytes that follow it.

@@ -245,7 +245,7 @@ func TestSlowPeerIsNotServed(t *testing.T) {
 type handlerFunc func(r *Request)
 
 func (handlerFunc) Opened(*Conn)       {}
-func (handlerFunc) BurstEnd(*Conn)     {}
+func (handlerFunc) BurstEnd()          {}
 func (handlerFunc) Answered(Answer)    {}
 func (handlerFunc) Closed(*Conn)       {}
 func (f handlerFunc) Serve(r *Request) { f(r) }

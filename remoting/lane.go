@@ -259,7 +259,7 @@ func (l *Lane) serve(t laneTask) {
 	}
 	t.rt.run(t.route, t.r)
 	if !l.givesWay {
-		t.rt.BurstEnd(t.r.Conn)
+		t.rt.BurstEnd()
 	}
 	t.r.Conn.Flush()
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/castor-mq/castor/remoting/header"
 )
 
-// Handler serves the requests of connections. Serve must not block. One connection's calls of Serve and BurstEnd by its reader
-// never overlap.
+// Handler serves the requests of connections. Serve must not block. One connection's calls of Serve by its reader never overlap.
 type Handler interface {
 	Opened(c *Conn)
 	Serve(r *Request)
-	// BurstEnd is called after all complete frames of one read, or as many as Server.SetBurst says, have been served, before what was answered is sent. A Lane calls
-	// it after each request of its own, concurrently with the reader.
-	BurstEnd(c *Conn)
+	// BurstEnd is called after all complete frames of one read, or as many as Server.SetBurst says, have been served, before what was answered is
+	// sent; with ServerConfig.ShareBursts once for the reads of several connections, and what was answered before may have been sent. A Lane calls
+	// it after each request of its own. Calls may overlap each other and Serve.
+	BurstEnd()
 	Closed(c *Conn)
 	// Answered is told of every answer, by whoever gives it.
 	Answered(a Answer)
@@ -58,7 +58,7 @@ type Router struct {
 	// Hooks, each may be nil. Set them before the first connection.
 	OnOpen   func(c *Conn)
 	OnClose  func(c *Conn)
-	OnBurst  func(c *Conn)          // see Handler.BurstEnd
+	OnBurst  func()                 // see Handler.BurstEnd
 	Before   func(r *Request) error // an error refuses the request
 	OnAnswer func(a Answer)         // see Handler.Answered
 }
@@ -105,9 +105,9 @@ func (rt *Router) Closed(c *Conn) {
 }
 
 // BurstEnd is called after the frames of one read.
-func (rt *Router) BurstEnd(c *Conn) {
+func (rt *Router) BurstEnd() {
 	if rt.OnBurst != nil {
-		rt.OnBurst(c)
+		rt.OnBurst()
 	}
 }
 

@@ -45,6 +45,9 @@ type ServerConfig struct {
 	Count *atomic.Int64
 	// SendBuffer and ReceiveBuffer are sizes of the kernel's buffers in bytes; 0 leaves them to the kernel.
 	SendBuffer, ReceiveBuffer int
+	// ShareBursts has the bursts of many connections that take turns end together, when a poller has been through what it has got: for a handler
+	// whose BurstEnd costs much.
+	ShareBursts bool
 	// Loop reads plain connections with goroutines ("std") or netpoll ("netpoll", the default).
 	Loop string
 }
@@ -117,6 +120,14 @@ func (s *Server) Close() { _ = s.ln.Close() }
 
 // Run accepts until ctx ends, then closes every connection and waits for their readers.
 func (s *Server) Run(ctx context.Context) error {
+	if s.cfg.ShareBursts {
+		bell, err := newBell(s.handler.BurstEnd)
+		if err != nil {
+			return err
+		}
+		s.bell = bell
+		defer bell.close()
+	}
 	g := lifecycle.New(ctx)
 	g.Go("accept "+s.cfg.Addr, func(ctx context.Context) error { return s.accept(ctx, g) })
 	g.Go("idle", s.closeIdle)

@@ -108,6 +108,58 @@ func TestRepliesMirrorTheEncodingAtAnySize(t *testing.T) {
 	})
 }
 
+// parking answers what it has got when a burst ends.
+type parking struct {
+	handlerFunc
+	mu      sync.Mutex
+	waiting []Ticket
+	ends    int
+}
+
+func (p *parking) Serve(r *Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = append(p.waiting, r.Park())
+}
+
+func (p *parking) BurstEnd() {
+	p.mu.Lock()
+	all := p.waiting
+	p.waiting = nil
+	p.ends++
+	p.mu.Unlock()
+	for _, t := range all {
+		t.Reply(code.Success, "", nil, nil)
+	}
+}
+
+// TestSharedBursts: nobody waits for ever when many connections take turns, and the ends become fewer.
+func TestSharedBursts(t *testing.T) {
+	const conns, calls = 64, 200
+	onBothLoops(t, func(t *testing.T, loop string) {
+		h := &parking{}
+		srv, _ := startServer(t, ServerConfig{Loop: loop, ShareBursts: true}, h)
+		var wg sync.WaitGroup
+		for range conns {
+			cl := newClient(t, nil)
+			wg.Go(func() {
+				for range calls {
+					if r, err := cl.Call(t.Context(), srv.at(), code.HeartBeat, nil, nil); err != nil || r.Err() != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.ends == 0 || h.ends >= conns*calls {
+			t.Errorf("%d ends for %d requests", h.ends, conns*calls)
+		}
+	})
+}
+
 func TestPipelinedRequestsAreServedInOrder(t *testing.T) {
 	onBothLoops(t, func(t *testing.T, loop string) {
 		srv, _ := startServer(t, ServerConfig{Loop: loop}, table(echoTable...))

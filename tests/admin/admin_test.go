@@ -134,7 +134,7 @@ type member struct {
 }
 
 func (m *member) Opened(*remoting.Conn)    {}
-func (m *member) BurstEnd(*remoting.Conn)  {}
+func (m *member) BurstEnd()                {}
 func (m *member) Answered(remoting.Answer) {}
 func (m *member) Closed(*remoting.Conn)    {}
 func (m *member) Serve(r *remoting.Request) {
