@@ -9,7 +9,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/castor-mq/castor/internal/bugs"
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message/filter"
@@ -109,7 +108,7 @@ func (s *Store) recover() error {
 	}
 	plan := s.plan(cp, fresh || cp.importing)
 	s.checkpoint.torn = cp.torn || !fresh && plan.powerLoss && cp.lazy
-	if plan.powerLoss && plan.synced >= 0 && !(cp.dubious && cp.sound <= plan.synced) && !bugs.TrustHoles {
+	if plan.powerLoss && plan.synced >= 0 && !(cp.dubious && cp.sound <= plan.synced) {
 		s.checkpoint.dubious, s.checkpoint.sound = true, plan.synced
 	}
 	if err := s.markOpen(plan, java != nil && (fresh || cp.importing)); err != nil {

@@ -29,7 +29,6 @@ const (
 	RecoverAll        = false
 	StateAhead        = false
 	TrustTorn         = false
-	TrustHoles        = false
 	ElectAnybody      = false
 	SameEpoch         = false
 	AnswerUnsettled   = false

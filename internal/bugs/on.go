@@ -29,7 +29,6 @@ var (
 	RecoverAll        bool // after a restart the whole log counts as confirmed
 	StateAhead        bool // the state is written before the log below it is durable
 	TrustTorn         bool // who lost what it had acknowledged stays in the set
-	TrustHoles        bool // a log that a power loss may have damaged is compared like any other
 	ElectAnybody      bool // every replica that lives can be elected
 	SameEpoch         bool // an election does not raise the epoch
 	AnswerUnsettled   bool // a new master serves before it has confirmed what it took over
@@ -70,7 +69,6 @@ var All = []Bug{
 	{"RecoverAll", &RecoverAll, 1},
 	{"StateAhead", &StateAhead, 5},
 	{"TrustTorn", &TrustTorn, 47},
-	{"TrustHoles", &TrustHoles, 2000574},
 	{"ElectAnybody", &ElectAnybody, 6},
 	{"SameEpoch", &SameEpoch, 1},
 	{"AnswerUnsettled", &AnswerUnsettled, 1},
