@@ -48,7 +48,10 @@ func limit(resource int, use func(pid int) (uint64, error), deadly bool) hit {
 			if deadly {
 				return errors.Join(m.Kill(), m.Start())
 			}
-			return unix.Prlimit(pid, resource, &before, nil)
+			if err := unix.Prlimit(pid, resource, &before, nil); !errors.Is(err, unix.ESRCH) { // of a pair, the other fault may have ended it
+				return err
+			}
+			return nil
 		}, nil
 	}
 }
