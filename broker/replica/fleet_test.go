@@ -82,8 +82,7 @@ func (f *fleet) start(id int64) *member {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	m.store = st
-	m.node, err = New(Config{
+	node, err := New(Config{
 		Cluster: "c", Group: "g", ID: func() int64 { return id }, EpochFile: "/store/epochs", Listener: l,
 		MinInSync: func(*Role) int { return 1 }, Copies: func() int { return 0 }, GiveWay: func() {}, MaxRate: func() int64 { return 0 }, MaxLag: func() time.Duration { return 5 * time.Second }, SyncFlush: func() bool { return false },
 		HAAddr: f.haAddr, AlterSyncStateSet: f.alter, Outdated: func() {}, AbleChanged: func() {}, Disown: m.disown, Changed: func(Role, bool) {},
@@ -91,20 +90,21 @@ func (f *fleet) start(id int64) *member {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	m.node.pause = 20 * time.Millisecond
+	node.pause = 20 * time.Millisecond
+	f.mu.Lock()
+	m.store, m.node = st, node // others may look for them
+	r := f.role
+	f.mu.Unlock()
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop, m.done = stop, make(chan struct{})
 	go func() {
 		defer close(m.done)
-		if err := m.node.Run(ctx); err != nil {
+		if err := node.Run(ctx); err != nil {
 			f.t.Error(err)
 		}
 	}()
-	f.mu.Lock()
-	r := f.role
-	f.mu.Unlock()
 	if r.Epoch > 0 {
-		m.node.SetRole(r)
+		node.SetRole(r)
 	}
 	return m
 }
