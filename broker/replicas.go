@@ -142,9 +142,12 @@ func (g *replicas) watchDisk(ctx context.Context) error {
 		case <-g.b.store.Log.Failed():
 			return fmt.Errorf("this broker stops, so that another replica can take over: %w", g.b.store.Log.Poisoned())
 		case now := <-tick.C:
-			if g.b.store.Stalled() != hangs {
-				hangs = !hangs
-				tick.Reset(map[bool]time.Duration{false: diskLook, true: hangLook}[hangs])
+			if stalled := g.b.store.Stalled(); stalled && !hangs {
+				hangs = true
+				tick.Reset(hangLook)
+			} else if hangs && !stalled {
+				hangs = false
+				tick.Reset(diskLook)
 			}
 			r := g.told.Load()
 			counts := r != nil && slices.Contains(r.SyncStateSet, g.member.ID())

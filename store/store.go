@@ -248,7 +248,7 @@ func (s *Store) Sound() (to int64, dubious bool) {
 	return to, to < math.MaxInt64
 }
 
-// SetSound notes, durably, that the log holds what was appended, or that nobody has anything better.
+// SetSound notes, durably, that the log holds what was appended.
 func (s *Store) SetSound() error {
 	if _, dubious := s.Sound(); !dubious {
 		return nil

@@ -397,19 +397,24 @@ func TestEmptyEpochs(t *testing.T) {
 	f.same(m, f.members[2])
 }
 
+// unsynced is a fleet with a master and a replica in sync, which from now on syncs nothing.
+func unsynced(t *testing.T) (f *fleet, master, r *member) {
+	f = newFleet(t)
+	f.start(1)
+	r = f.start(2)
+	master = f.elect(1)
+	master.put("T", 20)
+	f.inSync(master, r)
+	r.end()
+	r.cfg.FlushInterval = time.Hour
+	return f, master, f.start(2)
+}
+
 // TestHoles: a power loss has left a record with a hole where no checksum looks. The replica's log is compared from where it was synced on, and what
 // is damaged comes from the master; what is not stays.
 func TestHoles(t *testing.T) {
 	for _, damaged := range []bool{true, false} {
-		f := newFleet(t)
-		f.start(1)
-		r := f.start(2)
-		m := f.elect(1)
-		m.put("T", 20)
-		f.inSync(m, r)
-		r.end()
-		r.cfg.FlushInterval = time.Hour
-		r = f.start(2)
+		f, m, r := unsynced(t)
 		synced := r.store.Log.End()
 		m.put("T", 40)
 		f.inSync(m, r)
@@ -443,15 +448,7 @@ func TestHoles(t *testing.T) {
 
 // TestTooMuchToCompare: of a long log that was not synced only the end would be looked at.
 func TestTooMuchToCompare(t *testing.T) {
-	f := newFleet(t)
-	f.start(1)
-	r := f.start(2)
-	m := f.elect(1)
-	m.put("T", 20)
-	f.inSync(m, r)
-	r.end()
-	r.cfg.FlushInterval = time.Hour
-	r = f.start(2)
+	f, m, r := unsynced(t)
 	first := (r.store.Log.End()/testSegment + 1) * testSegment // of the messages, which are large
 	for i := range maxTail/60000 + 2 {
 		m.append("T", i, 60000)

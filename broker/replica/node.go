@@ -664,16 +664,22 @@ func (n *Node) compare(h *hello, w *welcome) logs {
 	return l
 }
 
+// errDisown: the controllers still count on what is to be dropped.
+var errDisown = errors.New("what a power loss may have damaged is fetched from the master as soon as the controllers know")
+
 // disown gets the controllers to count on nothing that this log holds, before something is dropped that was acknowledged and may have been confirmed.
-// false means that they do still.
-func (n *Node) disown(epoch int32) (done bool, err error) {
+// nil means that they do not any more.
+func (n *Node) disown(epoch int32) error {
 	if !n.disowned {
-		err := n.cfg.Disown()
-		n.disowned = err == nil
-		return false, err
+		if err := n.cfg.Disown(); err != nil {
+			return err
+		}
+		n.disowned = true
 	}
-	r := n.wanted.Load()
-	return !n.store.Torn() && r.Epoch == epoch && !slices.Contains(r.SyncStateSet, n.cfg.ID()), nil
+	if r := n.wanted.Load(); n.store.Torn() || r.Epoch != epoch || slices.Contains(r.SyncStateSet, n.cfg.ID()) {
+		return errDisown
+	}
+	return nil
 }
 
 // cut removes what the master does not have.

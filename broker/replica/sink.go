@@ -2,7 +2,6 @@ package replica
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,9 +150,6 @@ func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
 	}
 }
 
-// errDisown: the controllers still count on what is to be dropped.
-var errDisown = errors.New("what a power loss may have damaged is fetched from the master as soon as the controllers know")
-
 // doubt drops what a power loss has damaged, here or at the master, if it has: the group goes on with what the master has. That may be in what queues
 // and state were made from, which are not undone.
 func (k *sink) doubt(nc net.Conn, r *bufio.Reader, h *hello, w *welcome) error {
@@ -162,8 +158,8 @@ func (k *sink) doubt(nc net.Conn, r *bufio.Reader, h *hello, w *welcome) error {
 	if at >= h.End && !ours {
 		return errors.New("the master refuses: " + w.Reason)
 	}
-	if done, err := k.n.disown(k.role.Epoch); !done {
-		return cmp.Or(err, errDisown)
+	if err := k.n.disown(k.role.Epoch); err != nil {
+		return err
 	}
 	if at < h.End {
 		return k.n.cut(at, h.End, w.LastEpoch, "a power loss has damaged it here or at the master, which goes on with what it has")
@@ -181,8 +177,8 @@ func (k *sink) bring(nc net.Conn, r *bufio.Reader, h *hello, w *welcome) error {
 	case what == stepCut:
 		return k.n.cut(l.Common, h.End, w.LastEpoch, "the master does not have it, and it was never acknowledged")
 	case k.n.unsure() > maxTail:
-		if done, err := k.n.disown(k.role.Epoch); !done {
-			return cmp.Or(err, errDisown)
+		if err := k.n.disown(k.role.Epoch); err != nil {
+			return err
 		}
 	}
 	return k.renew(nc, r, "ours is of no use to go on from", zap.Int64("ours", h.Min), zap.Int64("oursTo", h.End),
