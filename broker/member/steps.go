@@ -27,11 +27,7 @@ func (m *Member) run(ctx context.Context) error {
 		case period:
 			m.rest(ctx, m.jitter(m.cfg.AskPeriod), m.wake)
 		}
-		if m.disowned.Swap(false) {
-			m.life = newLife()
-			m.machine.again()
-		}
-		if m.unknown.Swap(false) || m.registered.Load() && m.promised.Load() != m.cfg.MinInSync() {
+		if m.disowned.Swap(false) || m.unknown.Swap(false) || m.registered.Load() && m.promised.Load() != m.cfg.MinInSync() {
 			m.machine.again()
 		}
 	}
@@ -168,6 +164,9 @@ func (m *Member) register(ctx context.Context) answer {
 	least := m.cfg.MinInSync()
 	m.promised.Store(max(least, m.promised.Load())) // the answer may be lost
 	torn := m.cfg.Torn != nil && m.cfg.Torn()
+	if torn && m.registered.Load() {
+		m.life = newLife() // the controllers take this for news once in a life
+	}
 	_, a := m.request(ctx, code.ControllerRegisterBroker, &registration{header.RegisterBrokerToControllerRequest{ClusterName: m.cfg.Cluster,
 		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life, torn, m.cfg.Learner})
 	if a.err == nil && a.code == code.Success {

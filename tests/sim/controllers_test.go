@@ -218,7 +218,7 @@ type member struct {
 	wake chan struct{}
 	sick chan struct{} // the vitals have changed
 
-	incarnation       atomic.Int64
+	incarnation       int64 // of the goroutine that registers
 	registered, asked atomic.Bool
 
 	mu       sync.Mutex
@@ -234,7 +234,6 @@ func (m *member) disown() error {
 	if err := m.p.st.Disown(); err != nil {
 		return err
 	}
-	m.incarnation.Add(1e6)
 	m.look()
 	return nil
 }
@@ -345,11 +344,15 @@ func (m *member) register(ctx context.Context) bool {
 	m.promised = max(least, m.promised)
 	m.mu.Unlock()
 	id, ok, torn := m.p.m.id, false, m.p.st.Torn()
+	if torn && m.registered.Load() {
+		m.incarnation += 1e6
+	}
+	registration := m.p.registration(least, torn)
 	err := m.call(ctx, func(now time.Time) {
-		r := m.c.state.Apply(m.p.registration(least, torn))
+		r := m.c.state.Apply(registration)
 		if r.Err != nil && r.Err.Code == code.ControllerBrokerNeedToBeRegistered {
 			m.c.state.Apply(&controller.ApplyID{Cluster: "c", Name: groupName, ID: id, CheckCode: fmt.Sprint(id)})
-			r = m.c.state.Apply(m.p.registration(least, torn))
+			r = m.c.state.Apply(registration)
 		}
 		ok = r.Err == nil
 		v := controller.Vitals{Epoch: m.p.node.LastEpoch(), MaxOffset: m.p.st.Log.End(), Priority: 1<<31 - 1}

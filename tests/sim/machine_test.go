@@ -169,8 +169,7 @@ func (m *machine) start() bool {
 		p.st = nil
 		return m.noStart(p, err)
 	}
-	p.member = &member{p: p, c: m.w.ctl, wake: make(chan struct{}, 1), sick: make(chan struct{}, 1), rng: rand.New(rand.NewPCG(m.w.seed, uint64(p.life)))}
-	p.member.incarnation.Store(p.life)
+	p.member = &member{p: p, c: m.w.ctl, wake: make(chan struct{}, 1), sick: make(chan struct{}, 1), incarnation: p.life, rng: rand.New(rand.NewPCG(m.w.seed, uint64(p.life)))}
 	p.run()
 	return true
 }
@@ -238,7 +237,7 @@ func (p *process) watchDisk(ctx context.Context) error {
 }
 
 func (p *process) registration(least int, torn bool) *controller.Register {
-	return &controller.Register{Cluster: "c", Name: groupName, ID: p.m.id, Addr: fmt.Sprintf("r%d", p.m.id), Inherits: true, MinInSync: int32(least), Incarnation: p.member.incarnation.Load(), Torn: torn}
+	return &controller.Register{Cluster: "c", Name: groupName, ID: p.m.id, Addr: fmt.Sprintf("r%d", p.m.id), Inherits: true, MinInSync: int32(least), Incarnation: p.member.incarnation, Torn: torn}
 }
 
 // least, minInSync and promise are those of broker/replicas.go.
