@@ -242,6 +242,7 @@ func StoreConfig(c *conf.Broker) (store.Config, error) {
 			CleanForced: int(c.DiskSpaceCleanForciblyRatio), WarningLevel: int(c.DiskSpaceWarningLevelRatio),
 			Force: c.CleanFileForciblyEnable, Batch: int(c.DeleteFileBatchMax), Interval: ms(c.CleanResourceInterval),
 		},
+		ScrubRate: c.ScrubBytesPerSecond,
 	}, nil
 }
 

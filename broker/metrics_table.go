@@ -157,6 +157,8 @@ var metricTable = []Metric{
 		collect: func(s *scrape) { s.add(float64(s.b.store.Log.End())) }},
 	{Name: "rocketmq_go_confirm_offset", Type: gauge, Help: "End of what is acknowledged, in bytes of the commit log.",
 		collect: func(s *scrape) { s.add(float64(s.b.store.Confirmed())) }},
+	{Name: "rocketmq_go_log_damaged", Type: gauge, Help: "Whether a part of the commit log was found that is not what was written.",
+		collect: func(s *scrape) { s.add(oneIf(s.b.store.Damaged())) }},
 	{Name: "rocketmq_go_disk_used_ratio", Type: gauge, Labels: []string{"path"}, Help: "Used part of the partitions of the commit log and of the other files.",
 		collect: func(s *scrape) {
 			c := s.b.conf.Load()

@@ -486,7 +486,7 @@ func (b *Broker) handleHandOver(r *remoting.Request, h *header.HandOverRequest) 
 // Vitals implements membership.Replica.
 func (g *replicas) Vitals() membership.Vitals {
 	return membership.Vitals{Epoch: g.node.LastEpoch(), MaxOffset: g.b.store.Log.End(), ConfirmOffset: g.b.store.Confirmed(),
-		Healthy: g.b.store.Writeable() == nil && !g.b.store.Joining() && !g.b.store.Stalled() && !g.node.Damaged() && g.node.Able()}
+		Healthy: g.b.store.Writeable() == nil && !g.b.store.Joining() && !g.b.store.Stalled() && !g.b.store.Damaged() && g.node.Able()}
 }
 
 // minInSync is how many replicas must be in sync for anything to be confirmed in a role: minInSyncReplicas, or two as soon as there are

@@ -44,6 +44,8 @@ type Store struct {
 	EnabledAppendPropCRC bool `conf:"enabledAppendPropCRC" default:"false" apply:"restart"`
 	// Check the body's checksum of every message that recovery reads.
 	CheckCRCOnRecover bool `conf:"checkCRCOnRecover" default:"true" apply:"restart"`
+	// Pace at which the commit log is read once a day to find what the disk has damaged; 0 for never.
+	ScrubBytesPerSecond int64 `conf:"scrubBytesPerSecond" default:"4194304" min:"0" unit:"B" apply:"hot"`
 
 	// Age at which a file is deleted.
 	FileReservedTime int32 `conf:"fileReservedTime" default:"72" min:"0" unit:"h" apply:"hot"`

@@ -15,7 +15,7 @@ type Vitals struct {
 	Epoch     int32 // the last master epoch in its log; -1: none
 	MaxOffset int64 // the end of its log
 	Priority  int32 // the smaller number is preferred
-	// Sick: the broker's disk is full or hangs, its log does not reach its state yet, or it is a master whose replicas do not confirm what it takes.
+	// Sick: the broker's disk is full or hangs, its log is damaged or does not reach its state yet, or it is a master whose replicas do not confirm what it takes.
 	// Whoever is not goes before it.
 	Sick bool `json:",omitempty"`
 }

@@ -73,7 +73,7 @@ func Relief(s *State, l *Liveness, now time.Time) []*Elect {
 		if best == noMaster || len(others) < int(g.Replicas[best].MinInSync) {
 			continue
 		}
-		e.Trigger, e.Broker, e.MasterEpoch, e.Reason = ByOperator, best, g.MasterEpoch, fmt.Sprintf("master %d is sick: its disk is full or hangs, or its replicas do not confirm what it takes", g.Master)
+		e.Trigger, e.Broker, e.MasterEpoch, e.Reason = ByOperator, best, g.MasterEpoch, fmt.Sprintf("master %d is sick: its disk is full or hangs, its log is damaged, or its replicas do not confirm what it takes", g.Master)
 		out = append(out, e)
 	}
 	return out

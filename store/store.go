@@ -31,7 +31,7 @@
 //
 // # Goroutines
 //
-// Run starts: prepare and flush (commitlog), housekeeping (writes projections and checkpoints), retention, deadlines.
+// Run starts: prepare and flush (commitlog), housekeeping (writes projections and checkpoints), retention, scrub, deadlines.
 //
 // # Locks
 //
@@ -110,6 +110,7 @@ type Config struct {
 	MaxWaiters  int
 
 	Retention Retention
+	ScrubRate int64 // bytes per second at which the log is looked through for damage; 0: never
 }
 
 // Arrivals is told of messages in queues that are watched (queue.Queue.Watched), and of the end of each batch of them. Both run
@@ -152,6 +153,7 @@ type Store struct {
 	broken     atomic.Pointer[error]
 	onApply    func()
 	diskFull   atomic.Bool
+	damaged    atomic.Bool // a part of the log
 	waiters    waiters
 	ticked     atomic.Int64 // uptime at the last look at deadlines
 	dispatcher dispatcher
@@ -177,9 +179,10 @@ type live struct {
 	flushInterval time.Duration
 	timeout       time.Duration // of waiters
 	retention     Retention
+	scrubRate     int64
 }
 
-// Reconfigure takes SyncFlush, FlushInterval, SyncTimeout, ReplicaTimeout and Retention of c, except for Retention.Interval; everything
+// Reconfigure takes SyncFlush, FlushInterval, SyncTimeout, ReplicaTimeout, ScrubRate and Retention of c, except for Retention.Interval; everything
 // else stays as it was when the store was opened. What was confirmed stays so. After an error all is as before.
 func (s *Store) Reconfigure(c Config) error {
 	if !c.SyncFlush && s.live.Load().syncFlush {
@@ -209,7 +212,7 @@ func (s *Store) setLive(c Config) {
 	if s.cfg.Replicated {
 		timeout = c.ReplicaTimeout
 	}
-	s.live.Store(&live{c.SyncFlush, c.FlushInterval, timeout, c.Retention})
+	s.live.Store(&live{c.SyncFlush, c.FlushInterval, timeout, c.Retention, c.ScrubRate})
 }
 
 // Stats returns the counters.
@@ -479,6 +482,7 @@ func (s *Store) Run(ctx context.Context) error {
 	})
 	g.Go("store housekeeping", s.housekeeping)
 	g.Go("retention", s.retention)
+	g.Go("scrub", s.scrub)
 	g.Go("deadlines", s.deadlines)
 	<-g.Context().Done()
 	return g.Stop()

@@ -520,7 +520,7 @@ func TestDamage(t *testing.T) {
 	f.inSync(m, f.members[2])
 	m.overwrite(at+500, []byte{0x40}) // in a body
 	r := f.start(3)
-	f.await("damage", m.node.Damaged)
+	f.await("damage", m.store.Damaged)
 	if end := r.store.Log.End(); end > at || slices.Contains(f.set(), 3) {
 		t.Fatalf("the replica has %d bytes, those from %d on are damaged", end, at)
 	}
@@ -528,7 +528,7 @@ func TestDamage(t *testing.T) {
 	m.put("T", 2)
 	f.inSync(m, r)
 	f.same(m, r)
-	if m.node.Damaged() {
+	if m.store.Damaged() {
 		t.Fatal("the other one is damaged, too")
 	}
 }

@@ -81,7 +81,6 @@ type Node struct {
 	pause time.Duration // retryOdd
 
 	unable    atomic.Bool  // of a master: what comes now cannot be expected to be confirmed
-	damaged   atomic.Bool  // a part of the log
 	watermark atomic.Int64 // what the others have, or the master says is confirmed
 	sources   atomic.Pointer[[]*source]
 	numbered  atomic.Int64 // snapshots
@@ -525,18 +524,6 @@ func (n *Node) advance() {
 
 // Able tells whether what a master takes now can be expected to be confirmed soon. It costs next to nothing.
 func (n *Node) Able() bool { return !n.unable.Load() }
-
-// unreadable notes that a piece of the log cannot be given to a replica, unless it has just expired.
-func (n *Node) unreadable(at int64, err error) {
-	if at >= n.store.Log.Min() && !n.damaged.Swap(true) {
-		n.log.Error("the log is damaged, and is not given to other replicas: have another broker elected, empty this store, and let it fetch everything",
-			zap.Int64("offset", at), zap.Error(err))
-		n.cfg.AbleChanged()
-	}
-}
-
-// Damaged tells whether a part of the log was found to be damaged.
-func (n *Node) Damaged() bool { return n.damaged.Load() }
 
 // Hears tells whether a replica takes the master's log, or could until a moment ago.
 func (n *Node) Hears() bool {

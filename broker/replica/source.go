@@ -433,7 +433,9 @@ func (c *cutter) cut(epoch int32, at int64, batch int) (*piece, error) {
 		}
 		if err != nil {
 			c.last = piece{}
-			c.n.unreadable(at, err)
+			if c.n.store.Unreadable(at, err) {
+				c.n.cfg.AbleChanged()
+			}
 			return nil, err
 		}
 	}

@@ -277,7 +277,7 @@ func (m *member) beat(ctx context.Context) {
 			continue
 		}
 		v := controller.Vitals{Epoch: m.p.node.LastEpoch(), MaxOffset: m.p.st.Log.End(), Priority: 1<<31 - 1,
-			Sick: m.p.st.Writeable() != nil || m.p.st.Joining() || m.p.node.Damaged() || !m.p.node.Able()}
+			Sick: m.p.st.Writeable() != nil || m.p.st.Joining() || m.p.st.Damaged() || !m.p.node.Able()}
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		_ = m.c.call(limited, id, func(now time.Time) {
 			if _, known := m.c.group().Replicas[id]; known {
