@@ -195,7 +195,7 @@ func (s *holds) stir() {
 // How often the deadlines of held pulls are looked at: while there are any, and while there are none.
 const (
 	holdTick = 50 * time.Millisecond
-	holdRest = 500 * time.Millisecond
+	holdRest = time.Second
 )
 
 func (s *holds) pace() time.Duration {

@@ -339,7 +339,7 @@ func (s *Store) append(entries []commitlog.Entry, w Waiter) error {
 func (s *Store) uptime() int64 { return s.clk.Now().Sub(s.bootTime).Milliseconds() }
 
 // deadlineTick is how often deadlines are looked at.
-const deadlineTick = 100 * time.Millisecond
+const deadlineTick = 200 * time.Millisecond
 
 // deadline is when whoever comes now has waited too long. It may be late by two ticks: the clock is read once a tick.
 func (s *Store) deadline() int64 {

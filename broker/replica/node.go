@@ -274,7 +274,7 @@ const giveUp = time.Second
 // How often a master looks after its set: while somebody is missing or behind, and while all is well; and how often a replica, which has none.
 const (
 	busyTick = 10 * time.Millisecond
-	calmTick = 100 * time.Millisecond
+	calmTick = 200 * time.Millisecond
 	idleTick = time.Second
 )
 

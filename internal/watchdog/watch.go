@@ -4,12 +4,12 @@ import "time"
 
 const (
 	// beat is the time between two bytes, and between two looks of the child.
-	beat = 100 * time.Millisecond
+	beat = 200 * time.Millisecond
 	// most is what one look adds to the silence at most. A look that comes later than that was held up, and so may the process have been:
 	// a machine that stands still, or is slow, is no process that hangs.
 	most = 250 * time.Millisecond
 	// shortest is the smallest timeout: more than a beat, a late byte and a machine that stands still make together.
-	shortest = 5 * beat
+	shortest = 700 * time.Millisecond
 )
 
 // mayKill is the byte that allows it; any other forbids it.

@@ -12,7 +12,7 @@ type step struct {
 	kill  bool
 }
 
-// every makes looks from one time to another, a beat apart, that read bytes.
+// every makes looks from one time to another, 100 ms apart, that read bytes.
 func every(from, to int, bytes string) (steps []step) {
 	for ms := from; ms <= to; ms += 100 {
 		steps = append(steps, step{ms: ms, bytes: bytes})
@@ -61,12 +61,12 @@ func TestWatch(t *testing.T) {
 func TestTimeoutsBelowAFewBeatsAreLonger(t *testing.T) {
 	w := NewWatch(time.Millisecond, 0)
 	w.Heard([]byte{mayKill}, 0)
-	for ms := time.Duration(100); ms < 500; ms += 100 {
+	for ms := time.Duration(100); ms < 700; ms += 100 {
 		if w.Look(ms * time.Millisecond) {
 			t.Fatalf("killed after %d ms", ms)
 		}
 	}
-	if !w.Look(500 * time.Millisecond) {
+	if !w.Look(shortest) {
 		t.Fatal("not killed")
 	}
 }

@@ -125,8 +125,8 @@ class Group(quorum.Quorum):
         return conf
 
     def pid(self):
-        """The ids of all processes: what a message costs, it costs all of them."""
-        return ",".join(str(process.pid) for process in self.processes.values())
+        """The ids of all processes, and of those that they have started: what a message costs, it costs all of them."""
+        return ",".join(str(pid) for process in self.processes.values() for pid in [process.pid, *children(process.pid)])
 
     def _command(self, name, folder):
         command = super()._command(name, folder)
@@ -134,6 +134,10 @@ class Group(quorum.Quorum):
             return command
         return ["java", f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=512m", f"-Duser.home={folder}",
                 f"-Drocketmq.home.dir={folder}", "-cp", jars(), cluster.JAVA_MAIN["broker"][0]]
+
+
+def children(pid):
+    return [int(child) for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
 
 
 class Probe:
