@@ -89,16 +89,8 @@ type Topics struct {
 type Sending struct {
 	// Answer SYSTEM_BUSY to requests that waited longer than the limits below.
 	BrokerFastFailureEnable bool `conf:"brokerFastFailureEnable" default:"true" apply:"hot"`
-	// Longest time a send waits before it is answered SYSTEM_BUSY.
-	WaitTimeMillsInSendQueue int64 `conf:"waitTimeMillsInSendQueue" default:"200" min:"0" unit:"ms" apply:"hot"`
 	// Longest time a pull waits for its turn.
 	WaitTimeMillsInPullQueue int64 `conf:"waitTimeMillsInPullQueue" default:"5000" min:"0" unit:"ms" apply:"hot"`
-	// Longest time a light pull waits for its turn.
-	WaitTimeMillsInLitePullQueue int64 `conf:"waitTimeMillsInLitePullQueue" default:"5000" min:"0" unit:"ms" apply:"hot"`
-	// Longest time an end-of-transaction request waits for its turn.
-	WaitTimeMillsInTransactionQueue int64 `conf:"waitTimeMillsInTransactionQueue" default:"3000" min:"0" unit:"ms" apply:"hot"`
-	// Longest time an acknowledgement of a popped message waits for its turn.
-	WaitTimeMillsInAckQueue int64 `conf:"waitTimeMillsInAckQueue" default:"3000" min:"0" unit:"ms" apply:"hot"`
 	// Longest time an administrative request waits for its turn.
 	WaitTimeMillsInAdminBrokerQueue int64 `conf:"waitTimeMillsInAdminBrokerQueue" default:"5000" min:"0" unit:"ms" apply:"hot"`
 	// Sends that may wait at once; more are answered SYSTEM_BUSY.
@@ -119,14 +111,8 @@ type Sending struct {
 	StartAcceptSendRequestTimeStamp int64 `conf:"startAcceptSendRequestTimeStamp" default:"0" min:"0" unit:"ms" apply:"hot"`
 	// Write replies of request-reply messaging that cannot be pushed to their requester into the reply topic.
 	StoreReplyMessageEnable bool `conf:"storeReplyMessageEnable" default:"true" apply:"hot"`
-	// Accept requests that take a delayed message back.
-	RecallMessageEnable bool `conf:"recallMessageEnable" default:"false" apply:"hot"`
-	// Accept them also while the broker refuses sends.
-	AllowRecallWhenBrokerNotWriteable bool `conf:"allowRecallWhenBrokerNotWriteable" default:"true" apply:"hot"`
 	// Keep a table of connected producers.
 	EnableRegisterProducer bool `conf:"enableRegisterProducer" default:"true" apply:"hot"`
-	// Longest time a request of a static topic that was forwarded to another broker may take.
-	ForwardTimeout int64 `conf:"forwardTimeout" default:"3000" min:"1" unit:"ms" apply:"hot"`
 }
 
 // Consuming are the rules and limits of pull and pop consumers.
@@ -143,16 +129,8 @@ type Consuming struct {
 	RejectPullConsumerEnable bool `conf:"rejectPullConsumerEnable" default:"false" apply:"hot"`
 	// Accept light pull requests.
 	LitePullMessageEnable bool `conf:"litePullMessageEnable" default:"true" apply:"hot"`
-	// Tell consumers that read far behind to read from a slave.
-	SlaveReadEnable bool `conf:"slaveReadEnable" default:"false" apply:"hot"`
-	// Stop a group that is further behind than consumerFallbehindThreshold.
-	DisableConsumeIfConsumerReadSlowly bool `conf:"disableConsumeIfConsumerReadSlowly" default:"false" apply:"hot"`
-	// Distance from the end of the log from which a group counts as too far behind.
-	ConsumerFallbehindThreshold int64 `conf:"consumerFallbehindThreshold" default:"17179869184" min:"1" unit:"B" apply:"hot"`
 	// Tell the members of a group at once when one comes or goes.
 	NotifyConsumerIdsChangedEnable bool `conf:"notifyConsumerIdsChangedEnable" default:"true" apply:"hot"`
-	// Longest time a committed consumer offset is kept in memory alone.
-	FlushConsumerOffsetInterval int32 `conf:"flushConsumerOffsetInterval" default:"5000" min:"1" unit:"ms" apply:"restart"`
 	// Let an administrative reset of offsets take effect in the broker, without the help of the clients.
 	UseServerSideResetOffset bool `conf:"useServerSideResetOffset" default:"true" apply:"hot"`
 	// Remember offsets of broadcast consumers that come through a proxy.
@@ -163,52 +141,14 @@ type Consuming struct {
 	BroadcastOffsetExpireMaxSecond int64 `conf:"broadcastOffsetExpireMaxSecond" default:"300" min:"1" unit:"s" apply:"hot"`
 	// Close a client's connection that has sent no heartbeat for this long.
 	ChannelExpiredTimeout int64 `conf:"channelExpiredTimeout" default:"120000" min:"1000" unit:"ms" apply:"hot"`
-	// Forget a group's subscription that no client has renewed for this long.
-	SubscriptionExpiredTimeout int64 `conf:"subscriptionExpiredTimeout" default:"600000" min:"1000" unit:"ms" apply:"hot"`
-	// Take the topics of a group from its configuration and not from its heartbeats.
-	UseStaticSubscription bool `conf:"useStaticSubscription" default:"false" apply:"hot"`
-	// Estimate the backlog of groups that filter, instead of counting every message.
-	EstimateAccumulation bool `conf:"estimateAccumulation" default:"true" apply:"hot"`
 	// Distribute queues to consumers in the broker.
 	ServerLoadBalancerEnable bool `conf:"serverLoadBalancerEnable" default:"true" apply:"hot"`
 	// How a group without a setting of its own receives messages.
 	DefaultMessageRequestMode string `conf:"defaultMessageRequestMode" default:"PULL" enum:"PULL,POP" apply:"hot"`
-	// Number of pop consumers that share a queue; -1 lets all of them share all.
-	DefaultPopShareQueueNum int32 `conf:"defaultPopShareQueueNum" default:"-1" min:"-1" apply:"hot"`
-	// Waiting pops per queue and group.
-	PopPollingSize int32 `conf:"popPollingSize" default:"1024" min:"1" apply:"hot"`
-	// Queues and groups that may have waiting pops.
-	PopPollingMapSize int32 `conf:"popPollingMapSize" default:"100000" min:"1" apply:"restart"`
-	// Waiting pops altogether.
-	MaxPopPollingSize int64 `conf:"maxPopPollingSize" default:"100000" min:"1" apply:"hot"`
-	// Pops that look at the retry topic first, of a hundred.
-	PopFromRetryProbability int32 `conf:"popFromRetryProbability" default:"20" min:"0" max:"100" unit:"%" apply:"hot"`
-	// Name retry topics of pop consumers in the second form (group+topic).
-	EnableRetryTopicV2 bool `conf:"enableRetryTopicV2" default:"false" apply:"hot"`
-	// Read the first form (group_topic) too.
-	RetrieveMessageFromPopRetryTopicV1 bool `conf:"retrieveMessageFromPopRetryTopicV1" default:"true" apply:"hot"`
-	// Show pop consumers the retry topic's name instead of the message's own topic.
-	PopResponseReturnActualRetryTopic bool `conf:"popResponseReturnActualRetryTopic" default:"false" apply:"hot"`
-	// Limit the messages that a group holds unacknowledged.
-	EnablePopMessageThreshold bool `conf:"enablePopMessageThreshold" default:"false" apply:"hot"`
-	// That limit, per queue.
-	PopInflightMessageThreshold int64 `conf:"popInflightMessageThreshold" default:"10000" min:"1" apply:"hot"`
 }
 
 // Transactions are the rules of transactional messages.
 type Transactions struct {
-	// Refuse transactional messages.
-	RejectTransactionMessage bool `conf:"rejectTransactionMessage" default:"false" apply:"hot"`
-	// Age at which the producer of an open transaction is asked for its outcome.
-	TransactionTimeOut int64 `conf:"transactionTimeOut" default:"6000" min:"1" unit:"ms" apply:"hot"`
-	// How often it is asked before the message is set aside.
-	TransactionCheckMax int32 `conf:"transactionCheckMax" default:"15" min:"1" apply:"hot"`
-	// Time between two rounds of questions.
-	TransactionCheckInterval int64 `conf:"transactionCheckInterval" default:"30000" min:"100" unit:"ms" apply:"hot"`
-	// Size at which a batch of outcomes is written.
-	TransactionOpMsgMaxSize int32 `conf:"transactionOpMsgMaxSize" default:"4096" min:"64" unit:"B" apply:"hot"`
-	// Age at which it is written.
-	TransactionOpBatchInterval int32 `conf:"transactionOpBatchInterval" default:"3000" min:"1" unit:"ms" apply:"hot"`
 }
 
 // Registration is how a broker announces itself to name servers.
@@ -217,16 +157,8 @@ type Registration struct {
 	RegisterNameServerPeriod int32 `conf:"registerNameServerPeriod" default:"30000" min:"1000" unit:"ms" apply:"restart"`
 	// Longest time a registration may take.
 	RegisterBrokerTimeoutMills int32 `conf:"registerBrokerTimeoutMills" default:"24000" min:"100" unit:"ms" apply:"hot"`
-	// Register also when nothing has changed since the last time.
-	ForceRegister bool `conf:"forceRegister" default:"true" apply:"hot"`
 	// Compress the topic table of a registration.
 	CompressedRegister bool `conf:"compressedRegister" default:"false" apply:"hot"`
-	// Send only the changed topic when one changes.
-	EnableSingleTopicRegister bool `conf:"enableSingleTopicRegister" default:"false" apply:"hot"`
-	// Register in pieces of splitRegistrationSize topics.
-	EnableSplitRegistration bool `conf:"enableSplitRegistration" default:"false" apply:"hot"`
-	// Topics per piece.
-	SplitRegistrationSize int32 `conf:"splitRegistrationSize" default:"800" min:"1" apply:"hot"`
 	// Time between two heartbeats to the name servers.
 	BrokerHeartbeatInterval int32 `conf:"brokerHeartbeatInterval" default:"1000" min:"100" unit:"ms" apply:"restart"`
 	// How long the name servers wait for one before they drop the broker.

@@ -16,8 +16,6 @@ type Controller struct {
 
 // Quorum are the keys of the controller itself.
 type Quorum struct {
-	// Kind of quorum. All three words mean this controller's raft quorum.
-	ControllerType string `conf:"controllerType" default:"DLedger" enum:"DLedger,jRaft,raft" apply:"startup"`
 	// Name of the quorum.
 	ControllerDLegerGroup string `conf:"controllerDLegerGroup" apply:"startup"`
 	// Members of the quorum, id-host:port separated by semicolons. The address serves raft and requests alike.
@@ -28,10 +26,6 @@ type Quorum struct {
 	ControllerStorePath string `conf:"controllerStorePath" apply:"deny"`
 	// Time between two looks for brokers whose heartbeats stopped.
 	ScanNotActiveBrokerInterval int64 `conf:"scanNotActiveBrokerInterval" default:"5000" min:"10" unit:"ms" apply:"restart"`
-	// Time between two looks for replica sets without a master.
-	ScanInactiveMasterInterval int64 `conf:"scanInactiveMasterInterval" default:"5000" min:"10" unit:"ms" apply:"restart"`
-	// How often an election is tried again.
-	ElectMasterMaxRetryCount int32 `conf:"electMasterMaxRetryCount" default:"3" min:"0" max:"1000" apply:"hot"`
 	// Elect a replica that is not in sync when no other lives. Acknowledged messages can be lost.
 	EnableElectUncleanMaster bool `conf:"enableElectUncleanMaster" default:"false" apply:"hot"`
 	// Tell brokers at once when their role changes.

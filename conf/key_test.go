@@ -2,8 +2,12 @@ package conf
 
 import (
 	gotoken "go/token"
+	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,6 +103,34 @@ func TestDefaultsAreJavas(t *testing.T) {
 	for name := range differ {
 		if !seen[name] {
 			t.Errorf("%s is listed without need", name)
+		}
+	}
+}
+
+// TestKeysAreRead: a key that nobody reads is none of ours. Java's keys need not be declared: they are listed with Java's defaults, and reported when
+// they are set.
+func TestKeysAreRead(t *testing.T) {
+	var source strings.Builder
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			text, err := os.ReadFile(path)
+			source.Write(text)
+			return err
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\.(\w+)`).FindAllStringSubmatch(source.String(), -1) {
+		used[m[1]] = true
+	}
+	for _, c := range components {
+		for _, k := range Keys(c) {
+			if !used[k.Field] && k.Apply != Deny { // those are looked up by their names
+				t.Errorf("nobody reads %s", k.Name)
+			}
 		}
 	}
 }

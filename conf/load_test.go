@@ -202,7 +202,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"words for numbers", "a=1\nfileReservedTime=48h", ":2: fileReservedTime=48h: want a whole number not below 0"},
 		{"out of range", "listenPort=70000", ":1: listenPort=70000: want a whole number from 0 to 65535"},
 		{"too large for an int", "maxTransferCountOnMessageInMemory=2147483648", "want a whole number"},
-		{"too large for a long", "transactionTimeOut=9223372036854775808", "want a whole number"},
+		{"too large for a long", "startAcceptSendRequestTimeStamp=9223372036854775808", "want a whole number"},
 		{"size overflow", "mappedFileSizeCommitLog=8388608t", "want a number of bytes not below 4096"},
 		{"not a boolean", "enablePropertyFilter=yes", "want true or false"},
 		{"nothing for a boolean", "enablePropertyFilter=", `enablePropertyFilter="": want true or false`},

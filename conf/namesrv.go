@@ -19,8 +19,6 @@ type NameServer struct {
 	ConfigStorePath string `conf:"configStorePath" default:"~/namesrv/namesrv.properties" apply:"deny"`
 	// Keys that a run-time change may not name, separated by semicolons. Paths are always refused.
 	ConfigBlackList string `conf:"configBlackList" default:"configBlackList;configStorePath;kvConfigPath" apply:"deny"`
-	// Name of the environment when clusterTest is on.
-	ProductEnvName string `conf:"productEnvName" default:"center" apply:"restart"`
 	// Answer routes of unknown topics from the name servers of productEnvName.
 	ClusterTest bool `conf:"clusterTest" default:"false" apply:"restart"`
 	// Add the order configuration of a topic to its route.

@@ -10,16 +10,10 @@ type Server struct {
 	ServerSocketSndBufSize int32 `conf:"serverSocketSndBufSize" default:"0" min:"0" unit:"B" apply:"restart"`
 	// Receive buffer of a connection; 0 leaves it to the kernel.
 	ServerSocketRcvBufSize int32 `conf:"serverSocketRcvBufSize" default:"0" min:"0" unit:"B" apply:"restart"`
-	// Tell clients to go away before the server closes.
-	EnableShutdownGracefully bool `conf:"enableShutdownGracefully" default:"false" apply:"restart"`
-	// How long the server then waits for them.
-	ShutdownWaitTimeSeconds int32 `conf:"shutdownWaitTimeSeconds" default:"30" min:"0" unit:"s" apply:"restart"`
 }
 
 // Client are the keys of outgoing connections. Java: NettyClientConfig.
 type Client struct {
-	// Longest time a connection may take to open.
-	ConnectTimeoutMillis int32 `conf:"connectTimeoutMillis" default:"3000" min:"1" unit:"ms" apply:"restart"`
 }
 
 // TLS are the keys of encrypted connections. Java: TlsSystemConfig; there they are system properties, here they stand in

@@ -16,8 +16,6 @@ type Store struct {
 	MappedFileSizeCommitLog int32 `conf:"mappedFileSizeCommitLog" default:"1073741824" min:"4096" unit:"B" apply:"startup"`
 	// Size of a consume queue file; rounded up to whole entries of 20 bytes.
 	MappedFileSizeConsumeQueue int32 `conf:"mappedFileSizeConsumeQueue" default:"6000000" min:"20" unit:"B" apply:"startup"`
-	// Size of a file of a batch consume queue.
-	MapperFileSizeBatchConsumeQueue int32 `conf:"mapperFileSizeBatchConsumeQueue" default:"13800000" min:"46" unit:"B" apply:"startup"`
 
 	// When a send is acknowledged: SYNC_FLUSH when it is on disk, ASYNC_FLUSH before.
 	FlushDiskType string `conf:"flushDiskType" default:"ASYNC_FLUSH" enum:"ASYNC_FLUSH,SYNC_FLUSH" apply:"hot"`
@@ -25,25 +23,11 @@ type Store struct {
 	SyncFlushTimeout int32 `conf:"syncFlushTimeout" default:"5000" min:"1" unit:"ms" apply:"hot"`
 	// Time between two flushes of the commit log with ASYNC_FLUSH.
 	FlushIntervalCommitLog int32 `conf:"flushIntervalCommitLog" default:"500" min:"1" unit:"ms" apply:"hot"`
-	// Pages of 4 KiB below which such a flush is put off.
-	FlushCommitLogLeastPages int32 `conf:"flushCommitLogLeastPages" default:"4" min:"0" apply:"hot"`
-	// Time after which it is not put off any more.
-	FlushCommitLogThoroughInterval int32 `conf:"flushCommitLogThoroughInterval" default:"10000" min:"1" unit:"ms" apply:"hot"`
-	// Time between two flushes of the consume queues.
-	FlushIntervalConsumeQueue int32 `conf:"flushIntervalConsumeQueue" default:"1000" min:"1" unit:"ms" apply:"hot"`
-	// Time after which every consume queue is flushed, however little it has grown.
-	FlushConsumeQueueThoroughInterval int32 `conf:"flushConsumeQueueThoroughInterval" default:"60000" min:"1" unit:"ms" apply:"hot"`
-	// Longest time the store may take for one message.
-	PutMessageTimeout int32 `conf:"putMessageTimeout" default:"8000" min:"1" unit:"ms" apply:"hot"`
 
 	// Largest message body.
 	MaxMessageSize int32 `conf:"maxMessageSize" default:"4194304" min:"1" max:"134217728" unit:"B" apply:"hot"`
-	// Write messages of topics longer than 127 bytes in the second record version, which has room for them.
-	AutoMessageVersionOnTopicLen bool `conf:"autoMessageVersionOnTopicLen" default:"true" apply:"restart"`
 	// Add a checksum over the properties to every message.
 	EnabledAppendPropCRC bool `conf:"enabledAppendPropCRC" default:"false" apply:"restart"`
-	// Check the body's checksum of every message that recovery reads.
-	CheckCRCOnRecover bool `conf:"checkCRCOnRecover" default:"true" apply:"restart"`
 	// Pace at which the commit log is read once a day to find what the disk has damaged; 0 for never.
 	ScrubBytesPerSecond int64 `conf:"scrubBytesPerSecond" default:"4194304" min:"0" unit:"B" apply:"hot"`
 
@@ -61,10 +45,6 @@ type Store struct {
 	CleanFileForciblyEnable bool `conf:"cleanFileForciblyEnable" default:"true" apply:"hot"`
 	// Files deleted in one round.
 	DeleteFileBatchMax int32 `conf:"deleteFileBatchMax" default:"10" min:"1" apply:"hot"`
-	// Pause between two deletions of commit log files.
-	DeleteCommitLogFilesInterval int32 `conf:"deleteCommitLogFilesInterval" default:"100" min:"0" unit:"ms" apply:"hot"`
-	// Pause between two deletions of consume queue files.
-	DeleteConsumeQueueFilesInterval int32 `conf:"deleteConsumeQueueFilesInterval" default:"100" min:"0" unit:"ms" apply:"hot"`
 	// Time between two rounds.
 	CleanResourceInterval int32 `conf:"cleanResourceInterval" default:"10000" min:"100" unit:"ms" apply:"restart"`
 
@@ -72,14 +52,6 @@ type Store struct {
 	MaxTransferBytesOnMessageInMemory int32 `conf:"maxTransferBytesOnMessageInMemory" default:"262144" min:"1" unit:"B" apply:"hot"`
 	// Messages in such an answer.
 	MaxTransferCountOnMessageInMemory int32 `conf:"maxTransferCountOnMessageInMemory" default:"32" min:"1" apply:"hot"`
-	// Bytes in one answer to a consumer that reads old messages.
-	MaxTransferBytesOnMessageInDisk int32 `conf:"maxTransferBytesOnMessageInDisk" default:"65536" min:"1" unit:"B" apply:"hot"`
-	// Messages in such an answer.
-	MaxTransferCountOnMessageInDisk int32 `conf:"maxTransferCountOnMessageInDisk" default:"8" min:"1" apply:"hot"`
-	// Part of the machine's memory that counts as recent, measured back from the end of the log.
-	AccessMessageInMemoryMaxRatio int32 `conf:"accessMessageInMemoryMaxRatio" default:"40" min:"0" max:"100" unit:"%" apply:"hot"`
-	// Messages that one pull may ask for.
-	PullBatchMaxMessageCount int32 `conf:"pullBatchMaxMessageCount" default:"160" min:"1" apply:"hot"`
 
 	// Keep the index by message key.
 	MessageIndexEnable bool `conf:"messageIndexEnable" default:"true" apply:"hot"`
@@ -94,21 +66,6 @@ type Store struct {
 
 	// Delays of the levels 1, 2, 3 ... of delayed messages.
 	MessageDelayLevel string `conf:"messageDelayLevel" default:"1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h" form:"delays" apply:"startup"`
-	// Longest time an advanced delayed level's progress is kept in memory alone.
-	FlushDelayOffsetInterval int64 `conf:"flushDelayOffsetInterval" default:"10000" min:"1" unit:"ms" apply:"restart"`
-	// Accept messages with a delivery time of their own.
-	TimerWheelEnable bool `conf:"timerWheelEnable" default:"true" apply:"restart"`
-	// Precision of delivery times.
-	TimerPrecisionMs int32 `conf:"timerPrecisionMs" default:"1000" min:"100" max:"60000" unit:"ms" apply:"startup"`
-	// Farthest delivery time.
-	TimerMaxDelaySec int32 `conf:"timerMaxDelaySec" default:"259200" min:"1" unit:"s" apply:"hot"`
-
-	// Keep light message queues (LMQ), many queues over one message.
-	EnableLmq bool `conf:"enableLmq" default:"false" apply:"restart"`
-	// Write a message into every light message queue it names.
-	EnableMultiDispatch bool `conf:"enableMultiDispatch" default:"false" apply:"restart"`
-	// Light message queues that may exist.
-	MaxLmqConsumeQueueNum int32 `conf:"maxLmqConsumeQueueNum" default:"20000" min:"1" apply:"restart"`
 }
 
 // completePaths follows MessageStoreConfig's getters, which resolve unset paths from the root.
@@ -130,26 +87,14 @@ type Replication struct {
 	BrokerRole string `conf:"brokerRole" default:"ASYNC_MASTER" enum:"ASYNC_MASTER,SYNC_MASTER,SLAVE" apply:"restart"`
 	// Port of the replication server. Without one (0 or less) it is listenPort+1.
 	HaListenPort int32 `conf:"haListenPort" default:"0" min:"-1" max:"65535" apply:"restart"`
-	// Replication address of the master, for a SLAVE that does not ask the name servers for it.
-	HaMasterAddress string `conf:"haMasterAddress" form:"addrs" apply:"restart"`
-	// Time between two heartbeats on a replication connection.
-	HaSendHeartbeatInterval int32 `conf:"haSendHeartbeatInterval" default:"5000" min:"10" unit:"ms" apply:"hot"`
-	// Silence after which a replication connection is closed.
-	HaHousekeepingInterval int32 `conf:"haHousekeepingInterval" default:"20000" min:"10" unit:"ms" apply:"hot"`
-	// Bytes sent to a replica at once.
-	HaTransferBatchSize int32 `conf:"haTransferBatchSize" default:"32768" min:"1024" max:"16777216" unit:"B" apply:"hot"`
 	// Keep what is sent to a replica that is far behind to maxHaTransferByteInSecond.
 	HaFlowControlEnable bool `conf:"haFlowControlEnable" default:"false" apply:"hot"`
 	// Bytes per second to such a replica.
 	MaxHaTransferByteInSecond int64 `conf:"maxHaTransferByteInSecond" default:"104857600" min:"1048576" unit:"B" apply:"hot"`
-	// Distance from the master up to which a replica counts as in sync outside controller mode.
-	HaMaxGapNotInSync int32 `conf:"haMaxGapNotInSync" default:"268435456" min:"1" unit:"B" apply:"hot"`
 	// Time after which a replica that lags leaves the set of in-sync replicas.
 	HaMaxTimeSlaveNotCatchup int64 `conf:"haMaxTimeSlaveNotCatchup" default:"3000" min:"100" unit:"ms" apply:"hot"`
 	// Longest time a send waits for replicas before it is answered FLUSH_SLAVE_TIMEOUT.
 	SlaveTimeout int32 `conf:"slaveTimeout" default:"3000" min:"1" unit:"ms" apply:"hot"`
-	// Replicas of the set, the master included.
-	TotalReplicas int32 `conf:"totalReplicas" default:"1" min:"1" max:"100" apply:"hot"`
 	// Replicas, the master included, that must have a message before it is acknowledged, if allAckInSyncStateSet is false.
 	InSyncReplicas int32 `conf:"inSyncReplicas" default:"1" min:"1" max:"100" apply:"hot"`
 	// Replicas that must be in sync for a send to be accepted. 0 means 2 in a set that has a second replica, else 1.
@@ -157,8 +102,6 @@ type Replication struct {
 	// Acknowledge in controller mode what every in-sync replica has. Apache RocketMQ's default is false, which can lose
 	// acknowledged messages when the master dies.
 	AllAckInSyncStateSet bool `conf:"allAckInSyncStateSet" default:"true" apply:"hot"`
-	// Lower inSyncReplicas to the number of replicas in sync, down to minInSyncReplicas, when some are missing.
-	EnableAutoInSyncReplicas bool `conf:"enableAutoInSyncReplicas" default:"false" apply:"hot"`
 
 	// In controller mode a replica that never joins the set of in-sync replicas: nobody waits for it, and it is never elected.
 	AsyncLearner bool `conf:"asyncLearner" default:"false" apply:"restart"`
@@ -170,10 +113,6 @@ type Replication struct {
 	ControllerHeartBeatTimeoutMills int64 `conf:"controllerHeartBeatTimeoutMills" default:"800" min:"100" unit:"ms" apply:"restart"`
 	// Among equals the replica with the lowest number is elected.
 	BrokerElectionPriority int32 `conf:"brokerElectionPriority" default:"2147483647" min:"0" apply:"hot"`
-	// Time between two checks of the set of in-sync replicas.
-	CheckSyncStateSetPeriod int64 `conf:"checkSyncStateSetPeriod" default:"5000" min:"10" unit:"ms" apply:"restart"`
 	// Time between two questions to the controllers who the master is.
 	SyncBrokerMetadataPeriod int64 `conf:"syncBrokerMetadataPeriod" default:"5000" min:"10" unit:"ms" apply:"restart"`
-	// Time between two questions which controller leads.
-	SyncControllerMetadataPeriod int64 `conf:"syncControllerMetadataPeriod" default:"10000" min:"10" unit:"ms" apply:"restart"`
 }

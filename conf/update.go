@@ -16,8 +16,8 @@ var ErrDenied = errors.New("key cannot be changed at run time")
 // whose value is another now, in the order of declaration. cur stays as it is. On an error nothing applies.
 //
 // Any key that is a path, that is declared apply:"deny" or that stands on configBlackList makes the whole change fail with
-// ErrDenied, whatever its value, as in Java. Keys that no struct declares are ignored: tools send them. A value outside the
-// key's type or range, or another value for a key that is not hot, is an error (Java answers success and does nothing). A
+// ErrDenied, whatever its value, as in Java. Keys that nobody knows are ignored: tools send them. A value outside the
+// key's type or range, or another value for a key that is not hot or has no effect here, is an error (Java answers success and does nothing). A
 // secret whose value is Mask is left alone, so that a configuration that was shown can be sent back.
 func Update[T any, P Of[T]](cur *T, text []byte) (next *T, changed []string, err error) {
 	properties, err := ParseProperties(text)
@@ -32,10 +32,13 @@ func Update[T any, P Of[T]](cur *T, text []byte) (next *T, changed []string, err
 	var errs []error
 	for _, p := range properties {
 		k, ok := cat.declared[p.Key]
-		if !ok || IsSecret(p.Key) && p.Value == Mask {
-			continue
-		}
-		if !k.set(reflect.ValueOf(&copied).Elem(), p.Value) {
+		java, known := cat.java[p.Key]
+		switch {
+		case IsSecret(p.Key) && p.Value == Mask:
+		case !ok && known && p.Value != java.Default:
+			errs = append(errs, fmt.Errorf("%s: a key of Apache RocketMQ that has no effect here", p.Key))
+		case !ok:
+		case !k.set(reflect.ValueOf(&copied).Elem(), p.Value):
 			errs = append(errs, &ValueError{"update", p.Line, p.Key, p.Value, k.Want()})
 		}
 	}

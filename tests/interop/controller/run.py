@@ -65,9 +65,9 @@ def metadata(w):
 def configuration(w):
     leader = w.leader()
     w.admin("getControllerConfig", "-a", leader).has("controllerDLegerGroup", "enableElectUncleanMaster")
-    w.admin("updateControllerConfig", "-a", leader, "-k", "electMasterMaxRetryCount", "-v", 5).has("update controller config success")
-    values = w.admin("getControllerConfig", "-a", leader).pairs("=")
-    expect(values["electMasterMaxRetryCount"], "5", "the changed value")
+    for value in ("true", "false"):
+        w.admin("updateControllerConfig", "-a", leader, "-k", "enableElectUncleanMaster", "-v", value).has("update controller config success")
+        expect(w.admin("getControllerConfig", "-a", leader).pairs("=")["enableElectUncleanMaster"], value, "the changed value")
     w.admin("updateControllerConfig", "-a", leader, "-k", "configStorePath", "-v", "x").refused(16)
 
 

@@ -165,9 +165,10 @@ def controller_metadata(w):
 @case
 def controller_configuration(w):
     everyone = ";".join(map(w.group.address, w.group.controllers))
-    w.both("updateControllerConfig", "-a", everyone, "-k", "electMasterMaxRetryCount", "-v", 5).has("update controller config success")
-    result = w.admin("getControllerConfig", "-a", everyone)
-    expect(re.findall(r"^electMasterMaxRetryCount\s+=\s+(\d+)", result.ok().out, re.MULTILINE), ["5"] * 3, "the changed value")
+    for value in ("true", "false"):
+        w.both("updateControllerConfig", "-a", everyone, "-k", "enableElectUncleanMaster", "-v", value).has("update controller config success")
+        result = w.admin("getControllerConfig", "-a", everyone)
+        expect(re.findall(r"^enableElectUncleanMaster\s+=\s+(\w+)", result.ok().out, re.MULTILINE), [value] * 3, "the changed value")
     w.refused(16, "updateControllerConfig", "-a", w.controllers(), "-k", "configStorePath", "-v", "x")
 
 
