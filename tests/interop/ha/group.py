@@ -1,6 +1,7 @@
 """A group of brokers that can be broken: the processes of ../controller/quorum.py and what is done to them."""
 import http.server
 import json
+import re
 import signal
 import threading
 
@@ -8,6 +9,7 @@ from quorum import BROKER_NAME, CLUSTER_NAME, Quorum, request, wait
 
 GET_BROKER_CLUSTER_INFO, ELECT_MASTER = 106, 1002
 SWITCH_SECONDS = 30
+UNQUOTED = re.compile(rb"([{,])(\d+):")  # a key of Java's maps of integers
 
 BROKER_CONF = {
     "autoCreateTopicEnable": "true", "enablePropertyFilter": "true", "mappedFileSizeCommitLog": 64 << 20,
@@ -36,7 +38,7 @@ class Group(Quorum):
     def routed(self):
         """Addresses by broker id, as the name server says."""
         _, body = request(self.ports["namesrv"], GET_BROKER_CLUSTER_INFO)
-        table = json.loads(body or b"{}").get("brokerAddrTable", {})
+        table = json.loads(UNQUOTED.sub(rb'\1"\2":', body) or b"{}").get("brokerAddrTable", {})
         return table.get(BROKER_NAME, {}).get("brokerAddrs", {})
 
     def wanted_route(self):
