@@ -609,6 +609,17 @@ func TestSickMaster(t *testing.T) {
 	}
 	alter(1, 2, 3)
 	alter(1)
+	for _, id := range []int64{2, 3} {
+		l.Step(&LinkEnded{Link: id}, now)
+		l.Step(&Probed{Broker: Broker{testGroup, id}, Refused: true}, now)
+	}
+	now = now.Add(time.Second)
+	hear(1)
+	now = now.Add(200 * time.Millisecond)
+	hear(1)
+	if to := relief(); to != noMaster {
+		t.Errorf("a master that waited for replicas is to hand over to %d, which has just come back", to)
+	}
 	pass(1)
 	due := Relief(s, l, now)
 	if len(due) != 1 || due[0].Broker != 2 {

@@ -45,6 +45,7 @@ const (
 type vital struct {
 	Vitals
 	seen      time.Time // last heartbeat that reached this controller; zero: none has
+	began     time.Time // the first one after a silence
 	timeout   time.Duration
 	link      Link
 	lost      bool // the link has ended
@@ -122,6 +123,9 @@ type Heartbeat struct {
 func (e *Heartbeat) step(l *Liveness, now time.Time) Asked {
 	v := l.broker(e.Broker)
 	was := v.here(now)
+	if !was {
+		v.began = now
+	}
 	v.seen, v.link, v.lost, v.refused = now, e.Link, false, false
 	if e.Timeout > 0 {
 		v.timeout = min(e.Timeout, maxTimeout)
@@ -314,6 +318,12 @@ func (l *Liveness) SickFor(b Broker, now time.Time) time.Duration {
 		return now.Sub(v.sick)
 	}
 	return 0
+}
+
+// back tells whether this controller hears a broker again since not long ago.
+func (l *Liveness) back(b Broker, now time.Time) bool {
+	v := l.brokers[b]
+	return v != nil && v.here(now) && now.Sub(v.began) < reliefAfter
 }
 
 // Seen returns what this controller takes for alive by its own experience, for a Report.

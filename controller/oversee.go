@@ -28,14 +28,16 @@ func Plan(s *State, l *Liveness, now time.Time, unclean bool) []*Elect {
 	return out
 }
 
-// reliefAfter is how long a master may be sick before another replica takes its place.
+// reliefAfter is how long a master may be sick before another replica takes its place, although there are enough others: those who have just come
+// back may be what it lacks.
 const reliefAfter = 300 * time.Millisecond
 
-// recess is the time after a relief in which the next master of the group is left alone. It doubles as long as one relief follows the other, so that
+// recess is the time after a relief in which the master that it has brought is left alone. It doubles as long as one relief follows the other, so that
 // a group none of whose members can confirm anything does not change its master all the time.
 type recess struct {
 	from time.Time
 	time.Duration
+	epoch int32 // of the master that was replaced
 }
 
 const (
@@ -45,14 +47,19 @@ const (
 	calm = 2 * time.Second
 )
 
-func (r recess) over(now time.Time) bool { return now.Sub(r.from) >= r.Duration }
+// follows tells whether there was no other election since the relief, until the master of an epoch is to be replaced.
+func (r recess) follows(epoch int32) bool { return epoch <= r.epoch+1 }
 
-// next is the recess after a relief now.
-func (r recess) next(now time.Time) recess {
-	if now.Sub(r.from) > 2*r.Duration+calm {
-		return recess{now, firstRecess}
+func (r recess) over(epoch int32, now time.Time) bool {
+	return !r.follows(epoch) || now.Sub(r.from) >= r.Duration
+}
+
+// next is the recess after the relief, now, of the master of an epoch.
+func (r recess) next(epoch int32, now time.Time) recess {
+	if !r.follows(epoch) || now.Sub(r.from) > 2*r.Duration+calm {
+		return recess{now, firstRecess, epoch}
 	}
-	return recess{now, min(2*r.Duration, longestRecess)}
+	return recess{now, min(2*r.Duration, longestRecess), epoch}
 }
 
 // Relief returns the elections by which healthy replicas that have all that was acknowledged take the place of masters that live and are sick, where
@@ -67,7 +74,7 @@ func Relief(s *State, l *Liveness, now time.Time) []*Elect {
 		e := Ballot(g, l, now)
 		others := slices.DeleteFunc(without(g.electable(), []int64{g.Master}), func(id int64) bool {
 			v, alive := e.Alive[id]
-			return !alive || v.Sick
+			return !alive || v.Sick || l.back(Broker{name, id}, now)
 		})
 		best := e.best(slices.DeleteFunc(slices.Clone(others), func(id int64) bool { return !g.trusts(id) }), noMaster)
 		if best == noMaster || len(others) < int(g.Replicas[best].MinInSync) {

@@ -89,24 +89,31 @@ func TestBallotKnowsEpochsOfTheDead(t *testing.T) {
 }
 
 // TestRecess: a relief after a quiet time is followed soon by the next one, if that is necessary, and a group that nobody can help is left alone
-// for longer and longer.
+// for longer and longer, until its master has changed for another reason.
 func TestRecess(t *testing.T) {
-	now := time.Now()
+	now, epoch := time.Now(), int32(0)
 	var r recess
 	relieve := func(after time.Duration) {
 		t.Helper()
-		if now = now.Add(after); !r.over(now) {
+		epoch++
+		if now = now.Add(after); !r.over(epoch, now) {
 			t.Fatalf("%v after the last relief is too early for the next", after)
 		}
-		r = r.next(now)
+		r = r.next(epoch, now)
 	}
 	relieve(0)
 	for _, quick := range []time.Duration{firstRecess, 2 * firstRecess, 4 * firstRecess, 8 * firstRecess, 16 * firstRecess, longestRecess, longestRecess} {
-		if r.over(now.Add(quick - 1)) {
+		if r.over(epoch, now.Add(quick-1)) || r.over(epoch+1, now.Add(quick-1)) {
 			t.Fatalf("the recess is shorter than %v", quick)
 		}
 		relieve(quick)
 	}
 	relieve(2*longestRecess + calm + 1)
 	relieve(firstRecess)
+	relieve(2 * firstRecess)
+	epoch++ // another election
+	relieve(0)
+	if r.Duration != firstRecess {
+		t.Errorf("a relief that follows another election has a recess of %v", r.Duration)
+	}
 }

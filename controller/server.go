@@ -342,8 +342,8 @@ func (s *Server) relieve(now time.Time) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, e := range Relief(st, s.table, now) {
-			if rest := s.relieved[e.Name]; !s.electing[e.Name] && !s.relief[e.Name] && rest.over(now) {
-				s.relief[e.Name], s.relieved[e.Name] = true, rest.next(now)
+			if rest := s.relieved[e.Name]; !s.electing[e.Name] && !s.relief[e.Name] && rest.over(e.MasterEpoch, now) {
+				s.relief[e.Name], s.relieved[e.Name] = true, rest.next(e.MasterEpoch, now)
 				due, groups = append(due, e), append(groups, st.Group(e.Name))
 			}
 		}
