@@ -425,17 +425,16 @@ func TestHoles(t *testing.T) {
 			r.overwrite(synced+bornHost, make([]byte, 4))
 		}
 		m.end() // so that there is nobody to compare with yet
-		r = f.start(2)
-		if to, dubious := r.store.Sound(); !dubious || to != synced || r.store.Log.End() != end {
-			t.Fatal(to, dubious, synced, r.store.Log.End(), end)
+		for range 2 { // it is not forgotten at a restart
+			r = f.start(2)
+			if to, dubious := r.store.Sound(); !dubious || to != synced || r.store.Log.End() != end {
+				t.Fatal(to, dubious, synced, r.store.Log.End(), end)
+			}
+			r.end()
 		}
-		r.end()
 		f.start(1)
 		m = f.elect(1)
 		r = f.start(2)
-		if to, dubious := r.store.Sound(); !dubious || to != synced {
-			t.Fatal("forgotten at a restart", to, dubious)
-		}
 		m.put("T", 2)
 		f.inSync(m, r)
 		f.same(m, r)
