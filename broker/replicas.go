@@ -96,7 +96,7 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 			return 0
 		},
 		SyncFlush: func() bool { return b.conf.Load().FlushDiskType == "SYNC_FLUSH" },
-		HAAddr:    g.askHAAddr, AlterSyncStateSet: g.alter, Outdated: g.member.Look, AbleChanged: g.member.Beat, Changed: g.changed,
+		HAAddr:    g.askHAAddr, AlterSyncStateSet: g.alter, Life: g.member.Life, Outdated: g.member.Look, AbleChanged: g.member.Beat, Changed: g.changed,
 		Disown: func() error {
 			if err := b.store.Disown(); err != nil {
 				return err
@@ -529,8 +529,8 @@ func (g *replicas) SetRole(r membership.Role) {
 }
 
 // alter asks the controllers for another SyncStateSet.
-func (g *replicas) alter(ctx context.Context, epoch, setEpoch int32, set []int64) (replica.Role, error) {
-	r, err := g.member.AlterSyncStateSet(ctx, epoch, setEpoch, set)
+func (g *replicas) alter(ctx context.Context, epoch, setEpoch int32, set []int64, lives map[int64]int64) (replica.Role, error) {
+	r, err := g.member.AlterSyncStateSet(ctx, epoch, setEpoch, set, lives)
 	if errors.Is(err, membership.ErrNotAlive) {
 		err = fmt.Errorf("%w: %w", replica.ErrRefused, err)
 	}

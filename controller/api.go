@@ -47,10 +47,12 @@ const (
 	fieldInherits = "inheritsSyncStateSet"
 	// fieldMinInSync is the smallest set with which the broker, as a master, acknowledges or confirms anything.
 	fieldMinInSync = "minInSyncReplicas"
-	// fieldIncarnation is a number that the broker has drawn when it started.
+	// fieldIncarnation is a number that the broker has drawn when it started; also in heartbeats.
 	fieldIncarnation = "incarnation"
 	// fieldTorn: "true" says that the broker may lack the end of what it had acknowledged before it started.
 	fieldTorn = "torn"
+	// fieldLives is an ext field of CONTROLLER_ALTER_SYNC_STATE_SET: the incarnations in which the members have acknowledged what counts, a JSON object.
+	fieldLives = "incarnations"
 	// fieldLearner: "true" says that the broker never joins the set.
 	fieldLearner = "learner"
 	// fieldHealthy is an ext field of heartbeats: "false" says that the broker is sick; see Vitals.
@@ -201,6 +203,11 @@ func (s *Server) alterSyncStateSet(r *remoting.Request, h *header.AlterSyncState
 	c := &AlterSyncStateSet{
 		Name: h.BrokerName, Master: h.MasterBrokerID, MasterEpoch: h.MasterEpoch, SyncStateSetEpoch: want.SyncStateSetEpoch,
 		SyncStateSet: want.SyncStateSet, Alive: s.living(h.BrokerName),
+	}
+	if text, ok := r.Ext(fieldLives); ok {
+		if err := fastjson.Unmarshal([]byte(text), &c.Lives); err != nil || len(c.Lives) > maxReplicas {
+			return code.New(code.InvalidParameter, "field %s: %.255q is no list of lives", fieldLives, text)
+		}
 	}
 	return s.change(r, c, &header.AlterSyncStateSetResponse{}, func(w call, res Result) {
 		s.log.Info("SyncStateSet changed", zap.String("broker", res.Group.Name), zap.Int64("master", res.Group.Master),
@@ -468,6 +475,9 @@ func (s *Server) heartbeat(r *remoting.Request, h *header.BrokerHeartbeatRequest
 	s.observe(&Heartbeat{Broker{g.Name, h.BrokerID.V}, v, time.Duration(timeout) * time.Millisecond, r.Conn})
 	if !r.Conn.Alive() {
 		s.disconnected(r.Conn)
+	}
+	if life, said := r.Ext(fieldIncarnation); said && life != strconv.FormatInt(g.Replicas[h.BrokerID.V].Incarnation, 10) {
+		return code.New(code.ControllerBrokerNeedToBeRegistered, "BrokerId: %d has been registered in broker-set: %s for another process", h.BrokerID.V, g.Name)
 	}
 	r.Reply(code.Success, "Heart beat success", nil, nil)
 	return nil

@@ -297,6 +297,8 @@ type AlterSyncStateSet struct {
 	MasterEpoch         int32
 	SyncStateSetEpoch   int32
 	SyncStateSet, Alive []int64
+	// Lives are the incarnations in which members have acknowledged what the master counts, as far as they say.
+	Lives map[int64]int64 `json:",omitempty"`
 }
 
 func (c *AlterSyncStateSet) apply(s *State) Result {
@@ -325,6 +327,10 @@ func (c *AlterSyncStateSet) apply(s *State) Result {
 		}
 		if !slices.Contains(c.Alive, id) {
 			return refuse(code.ControllerBrokerNotAlive, rejecting+"replicas {%d} don't alive", id)
+		}
+		life, said := c.Lives[id]
+		if now := g.Replicas[id].Incarnation; said && now != life && now != 0 && !slices.Contains(g.SyncStateSet, id) && !bugs.FormerLife {
+			return refuse(code.ControllerBrokerNotAlive, rejecting+"replicas {%d} have started again since", id)
 		}
 	}
 	if !slices.Contains(set, g.Master) {

@@ -262,6 +262,38 @@ func TestAlterSyncStateSet(t *testing.T) {
 	}
 }
 
+// TestFormerLife: what a replica has acknowledged before it started again does not bring it into the set; it may have lost that since (KIP-903).
+func TestFormerLife(t *testing.T) {
+	s := three(t)
+	register := func(life int64, torn bool) {
+		t.Helper()
+		r := s.Group(testGroup).Replicas[2]
+		mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: 2, Addr: r.Addr, Incarnation: life, Torn: torn})
+	}
+	join := func(life int64) Result {
+		g := s.Group(testGroup)
+		return s.Apply(&AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: g.MasterEpoch, SyncStateSetEpoch: g.SyncStateSetEpoch, SyncStateSet: []int64{1, 2, 3},
+			Alive: []int64{1, 2, 3}, Lives: map[int64]int64{2: life}})
+	}
+	register(10, false)
+	register(11, true)
+	if set := s.Group(testGroup).SyncStateSet; slices.Contains(set, 2) {
+		t.Fatal("who has lost what it had is in the set", set)
+	}
+	if r := join(10); r.Err == nil || r.Err.Code != code.ControllerBrokerNotAlive {
+		t.Errorf("it is in the set again for what it had: %v", r.Err)
+	}
+	if r := join(11); r.Err != nil {
+		t.Error(r.Err)
+	}
+	register(12, false)
+	g := s.Group(testGroup)
+	if r := s.Apply(&AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: g.MasterEpoch, SyncStateSetEpoch: g.SyncStateSetEpoch, SyncStateSet: []int64{1, 2},
+		Alive: []int64{1, 2, 3}, Lives: map[int64]int64{2: 11}}); r.Err != nil {
+		t.Errorf("who has lost nothing stays: %v", r.Err)
+	}
+}
+
 // TestClean are the scenarios of Java's tests.
 func TestClean(t *testing.T) {
 	cases := []struct {

@@ -11,11 +11,13 @@ import (
 type heartbeat struct {
 	header.BrokerHeartbeatRequest
 	healthy bool
+	life    int64
 }
 
 // AppendFields implements header.Appender.
 func (h *heartbeat) AppendFields(w *header.Writer) {
 	h.BrokerHeartbeatRequest.AppendFields(w)
+	w.Int("incarnation", h.life) // so that a controller that knows another one, from a registration that came late, says so
 	if !h.healthy {
 		w.Bool("healthy", false) // an ext field of ours; who does not know it takes a broker that sends for a healthy one
 	}
@@ -27,7 +29,7 @@ func (m *Member) heartbeat() *heartbeat {
 		ClusterName: m.cfg.Cluster, BrokerAddr: m.cfg.Addr, BrokerName: m.cfg.Name, BrokerID: header.Some(m.ID()),
 		Epoch: header.Some(v.Epoch), MaxOffset: header.Some(v.MaxOffset), ConfirmOffset: header.Some(v.ConfirmOffset),
 		HeartbeatTimeoutMillis: header.Some(m.cfg.HeartbeatTimeout.Milliseconds()), ElectionPriority: header.Some(m.cfg.Priority()),
-	}, v.Healthy}
+	}, v.Healthy, m.Life()}
 }
 
 // beat sends heartbeats to every controller, from the registration on.

@@ -271,5 +271,5 @@ func trio(t *testing.T, addrs []string) (r Role, master *peer, others []*peer) {
 func (p *peer) alter(r Role, set ...int64) (Role, error) {
 	ctx, cancel := context.WithTimeout(p.t.Context(), 4*time.Second)
 	defer cancel()
-	return p.AlterSyncStateSet(ctx, r.Epoch, r.SetEpoch, set)
+	return p.AlterSyncStateSet(ctx, r.Epoch, r.SetEpoch, set, nil)
 }

@@ -124,7 +124,7 @@ func TestFalseControllers(t *testing.T) {
 			within(t, "it was asked", func() bool { return asked.Load() > 2 })
 			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 			defer cancel()
-			role, err := p.AlterSyncStateSet(ctx, 1, 1, []int64{1})
+			role, err := p.AlterSyncStateSet(ctx, 1, 1, []int64{1}, map[int64]int64{1: 5})
 			if lie.about == code.ControllerAlterSyncStateSet && err == nil {
 				t.Errorf("altered: %+v", role)
 			}

@@ -109,8 +109,8 @@ type Member struct {
 
 	machine  machine // of the steps' goroutine
 	applied  identity
-	life     int64 // of this process, up to a Disown: who starts again is not taken for who he was
-	troubled bool  // the present step has failed, and that was logged
+	life     atomic.Int64 // of this process, up to a Disown: who starts again is not taken for who he was
+	troubled bool         // the present step has failed, and that was logged
 
 	mu      sync.Mutex
 	role    Role            // the newest
@@ -129,11 +129,13 @@ func New(cfg Config, client *remoting.Client, replica Replica, fsys vfs.FS, clk 
 		cfg.Random = rand.Float64
 	}
 	work := lifecycle.New(context.Background())
-	return &Member{
-		life: newLife(), cfg: cfg, replica: replica, files: files{fsys, cfg.IdentityFile}, clk: clk, log: log, work: work,
+	m := &Member{
+		cfg: cfg, replica: replica, files: files{fsys, cfg.IdentityFile}, clk: clk, log: log, work: work,
 		quorum: &quorum{client: client, addrs: cfg.Controllers, log: log, work: work},
 		wake:   make(chan struct{}, 1), news: make(chan struct{}, 1), urgent: make(chan struct{}, 1), beating: map[string]bool{},
 	}
+	m.life.Store(newLife())
+	return m
 }
 
 func newLife() int64 { return 1 + rand.Int64N(1<<62) }
@@ -189,11 +191,28 @@ func (m *Member) Notified(epoch, setEpoch int32, master int64, masterAddr string
 	}
 }
 
+// wish is CONTROLLER_ALTER_SYNC_STATE_SET with the lives of the members whose acknowledgements count.
+type wish struct {
+	header.AlterSyncStateSetRequest
+	lives map[int64]int64
+}
+
+// AppendFields implements header.Appender.
+func (h *wish) AppendFields(w *header.Writer) {
+	h.AlterSyncStateSetRequest.AppendFields(w)
+	if len(h.lives) > 0 {
+		w.Bytes("incarnations", fastjson.Marshal(h.lives)) // an ext field of ours; Java's controllers pass over it
+	}
+}
+
+// Life tells one life of this process from another, as the controllers do.
+func (m *Member) Life() int64 { return m.life.Load() }
+
 // AlterSyncStateSet asks the controllers, in the name of the master of that epoch, to replace the set of setEpoch, and returns the role with
 // the new one when it is committed. It goes on over changes of the controllers' leader until ctx ends. Errors: ErrFencedEpoch,
 // ErrFencedSetEpoch, ErrNotAlive, ErrUnknown, or a *code.Error for a set that is refused for another reason. It needs Run.
-func (m *Member) AlterSyncStateSet(ctx context.Context, epoch, setEpoch int32, set []int64) (Role, error) {
-	h := &header.AlterSyncStateSetRequest{BrokerName: m.cfg.Name, MasterBrokerID: m.ID(), MasterEpoch: epoch, InvokeTime: m.clk.NowMs()}
+func (m *Member) AlterSyncStateSet(ctx context.Context, epoch, setEpoch int32, set []int64, lives map[int64]int64) (Role, error) {
+	h := &wish{header.AlterSyncStateSetRequest{BrokerName: m.cfg.Name, MasterBrokerID: m.ID(), MasterEpoch: epoch, InvokeTime: m.clk.NowMs()}, lives}
 	data := fastjson.Marshal(&body.SyncStateSet{SyncStateSet: set, SyncStateSetEpoch: setEpoch})
 	for before := false; ; before = true {
 		r, again, err := m.quorum.try(ctx, code.ControllerAlterSyncStateSet, h, data)

@@ -93,7 +93,7 @@ func TestSetIsAltered(t *testing.T) {
 	c.stop(0)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := master.AlterSyncStateSet(ctx, smaller.Epoch, smaller.SetEpoch, []int64{master.ID()}); !errors.Is(err, ErrUnknown) {
+	if _, err := master.AlterSyncStateSet(ctx, smaller.Epoch, smaller.SetEpoch, []int64{master.ID()}, nil); !errors.Is(err, ErrUnknown) {
 		t.Errorf("without controllers: %v", err)
 	}
 }

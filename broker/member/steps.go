@@ -165,10 +165,10 @@ func (m *Member) register(ctx context.Context) answer {
 	m.promised.Store(max(least, m.promised.Load())) // the answer may be lost
 	torn := m.cfg.Torn != nil && m.cfg.Torn()
 	if torn && m.registered.Load() {
-		m.life = newLife() // the controllers take this for news once in a life
+		m.life.Store(newLife()) // the controllers take this for news once in a life
 	}
 	_, a := m.request(ctx, code.ControllerRegisterBroker, &registration{header.RegisterBrokerToControllerRequest{ClusterName: m.cfg.Cluster,
-		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life, torn, m.cfg.Learner})
+		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life.Load(), torn, m.cfg.Learner})
 	if a.err == nil && a.code == code.Success {
 		m.promised.Store(least)
 		m.registered.Store(true)

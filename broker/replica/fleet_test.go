@@ -85,7 +85,7 @@ func (f *fleet) start(id int64) *member {
 	node, err := New(Config{
 		Cluster: "c", Group: "g", ID: func() int64 { return id }, EpochFile: "/store/epochs", Listener: l,
 		MinInSync: func(*Role) int { return 1 }, Copies: func() int { return 0 }, GiveWay: func() {}, MaxRate: func() int64 { return 0 }, MaxLag: func() time.Duration { return 5 * time.Second }, SyncFlush: func() bool { return false },
-		HAAddr: f.haAddr, AlterSyncStateSet: f.alter, Outdated: func() {}, AbleChanged: func() {}, Disown: m.disown, Changed: func(Role, bool) {},
+		HAAddr: f.haAddr, AlterSyncStateSet: f.alter, Life: func() int64 { return 0 }, Outdated: func() {}, AbleChanged: func() {}, Disown: m.disown, Changed: func(Role, bool) {},
 	}, st, m.fs, zap.NewNop())
 	if err != nil {
 		f.t.Fatal(err)
@@ -145,7 +145,7 @@ func (f *fleet) haAddr(_ context.Context, addr string) (string, error) {
 	return f.members[id].node.cfg.Listener.Addr().String(), nil
 }
 
-func (f *fleet) alter(_ context.Context, epoch, setEpoch int32, set []int64) (Role, error) {
+func (f *fleet) alter(_ context.Context, epoch, setEpoch int32, set []int64, _ map[int64]int64) (Role, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.frozen || epoch != f.role.Epoch || setEpoch != f.role.SetEpoch {
@@ -424,7 +424,7 @@ func TestHoles(t *testing.T) {
 		if r.fs = after; damaged {
 			r.overwrite(synced+bornHost, make([]byte, 4))
 		}
-		m.end() // so that there is nobody to compare with yet
+		m.end()       // so that there is nobody to compare with yet
 		for range 2 { // it is not forgotten at a restart
 			r = f.start(2)
 			if to, dubious := r.store.Sound(); !dubious || to != synced || r.store.Log.End() != end {

@@ -22,7 +22,7 @@ func replicaOf(t *testing.T, fs *vfs.Mem, sync bool) *Node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	n, err := New(Config{Cluster: "c", Group: "g", ID: func() int64 { return 1 }, EpochFile: "/store/epochs", SyncFlush: func() bool { return sync }}, st, fs, zap.NewNop())
+	n, err := New(Config{Cluster: "c", Group: "g", ID: func() int64 { return 1 }, EpochFile: "/store/epochs", Life: func() int64 { return 5 }, SyncFlush: func() bool { return sync }}, st, fs, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestHelloForgetsEmptyEpochs(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, err := n.hello(Role{Epoch: 7, SetEpoch: 9})
-	if err != nil || h.LastEpoch != 0 || h.Epoch != 7 || h.SetEpoch != 9 {
+	if err != nil || h.LastEpoch != 0 || h.Life != 5 || h.Epoch != 7 || h.SetEpoch != 9 {
 		t.Errorf("%+v, %v", h, err)
 	}
 	if text, err := fs.ReadFile("/store/epochs"); err != nil || string(text) != string(Epochs{}.Encode()) {
@@ -78,7 +78,7 @@ func TestHelloOfAFailedDisk(t *testing.T) {
 func TestNothingIsConfirmedWithAnOldSet(t *testing.T) {
 	now := time.Now()
 	l := NewLeader(1, 3, []int64{1, 2}, 5, 2, time.Second, now)
-	l.Attach(2, 1, 100, false, now)
+	l.Attach(2, 1, 100, 0, false, now)
 	if l.Watermark() != 100 || l.Newer(5) || l.Watermark() != 100 {
 		t.Errorf("watermark %d", l.Watermark())
 	}

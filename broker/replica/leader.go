@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -62,6 +63,7 @@ type Leader struct {
 type peer struct {
 	session uint64 // of the connection that counts; 0: none
 	acked   int64  // Unknown until it has said
+	life    int64  // that it had when it connected; 0: it does not say
 	learner bool
 	leaving bool      // it has said that it stops
 	gone    time.Time // since when there is no connection
@@ -69,6 +71,7 @@ type peer struct {
 	caught  time.Time // the last time whose end of the log it is known to have reached
 	mark    int64     // the end of the log at the time marked: caught will be that when acked is this
 	marked  time.Time
+	refused time.Time // when the controllers last refused to have it in the set
 }
 
 // NewLeader begins an epoch with the set that the controllers have committed.
@@ -119,15 +122,20 @@ func (l *Leader) Unanswered(now time.Time) {
 
 // Refused tells that the controllers have not taken the proposal. One that was sent before, and not answered, may still arrive.
 func (l *Leader) Refused(now time.Time) {
+	for _, id := range l.proposed {
+		if !slices.Contains(l.set, id) {
+			l.peer(id).refused = now
+		}
+	}
 	if now.After(l.unsure) {
 		l.proposed, l.sent = nil, false
 	}
 }
 
-// Attach starts a connection of a replica whose log ends at end, the same as ours below. Earlier connections of it do not count any more.
-func (l *Leader) Attach(id int64, session uint64, end int64, learner bool, now time.Time) {
+// Attach starts a connection of a replica, in a life of it, whose log ends at end, the same as ours below. Earlier connections of it do not count any more.
+func (l *Leader) Attach(id int64, session uint64, end, life int64, learner bool, now time.Time) {
 	p := l.peer(id)
-	*p = peer{session: session, acked: end, learner: learner, moved: now, mark: math.MaxInt64, caught: p.caught}
+	*p = peer{session: session, acked: end, life: life, learner: learner, moved: now, mark: math.MaxInt64, caught: p.caught, refused: p.refused}
 	if p.caught.IsZero() {
 		p.caught = now
 	}
@@ -315,17 +323,32 @@ func (l *Leader) left(p *peer, end int64, now time.Time) bool {
 	return now.Sub(p.caught) > l.MaxLag
 }
 
-// invite proposes the replicas that are about as far as the log.
+// invite proposes a replica that is about as far as the log: of several the one that was not refused, or longest ago.
 func (l *Leader) invite(end int64, now time.Time) {
-	next := l.set
+	var best int64
 	for id, p := range l.peers {
-		if p.session != 0 && !p.learner && !slices.Contains(l.set, id) && end-p.acked <= near && !l.left(p, end, now) {
-			next = append(next[:len(next):len(next)], id)
+		if p.session == 0 || p.learner || slices.Contains(l.set, id) || end-p.acked > near || l.left(p, end, now) {
+			continue
+		}
+		if best == 0 || cmp.Or(p.refused.Compare(l.peers[best].refused), cmp.Compare(id, best)) < 0 {
+			best = id
 		}
 	}
-	if len(next) > len(l.set) {
-		l.proposed, l.barrier, l.since = slices.Sorted(slices.Values(next)), end, now
+	if best != 0 {
+		l.proposed, l.barrier, l.since = slices.Sorted(slices.Values(append(slices.Clone(l.set), best))), end, now
 	}
+}
+
+// Lives says in which lives the replicas of a set have acknowledged what counts. The controllers must know the same of who is to join it: a connection
+// outlives the power of the other side, and so do acknowledgements of what that has lost (KIP-903).
+func (l *Leader) Lives(set []int64) map[int64]int64 {
+	lives := map[int64]int64{}
+	for _, id := range set {
+		if p := l.peers[id]; p != nil && p.session != 0 && p.life != 0 {
+			lives[id] = p.life
+		}
+	}
+	return lives
 }
 
 // Behind is how long ago each connected replica is known to have had the whole log.

@@ -16,8 +16,8 @@ func at(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) 
 // three is a master of {1, 2, 3} with both others attached at 100.
 func three() *Leader {
 	l := NewLeader(1, 7, []int64{1, 2, 3}, 4, 2, 3*time.Second, t0)
-	l.Attach(2, 20, 100, false, t0)
-	l.Attach(3, 30, 100, false, t0)
+	l.Attach(2, 20, 100, 0, false, t0)
+	l.Attach(3, 30, 100, 0, false, t0)
 	return l
 }
 
@@ -40,11 +40,11 @@ func TestWatermark(t *testing.T) {
 	if l.Watermark() != Unknown {
 		t.Fatal("members that never came count as nothing")
 	}
-	l.Attach(2, 20, 100, false, t0)
+	l.Attach(2, 20, 100, 0, false, t0)
 	if l.Watermark() != Unknown {
 		t.Fatal("an absent member was passed over")
 	}
-	l.Attach(3, 30, 90, false, t0)
+	l.Attach(3, 30, 90, 0, false, t0)
 	l.mustAck(t, 2, 20, 150, 200, t0)
 	if l.Watermark() != 90 {
 		t.Fatal(l.Watermark())
@@ -160,9 +160,9 @@ func TestConstantLoadIsNoLag(t *testing.T) {
 
 func TestWhoEntersTheSet(t *testing.T) {
 	l := NewLeader(1, 7, []int64{1, 2}, 4, 2, 3*time.Second, t0)
-	l.Attach(2, 20, 1000, false, t0)
-	l.Attach(3, 30, 0, false, t0)
-	l.Attach(4, 40, 1000, true, t0) // a learner never does
+	l.Attach(2, 20, 1000, 0, false, t0)
+	l.Attach(3, 30, 0, 0, false, t0)
+	l.Attach(4, 40, 1000, 0, true, t0) // a learner never does
 	far := int64(near) + 1000
 	l.mustAck(t, 2, 20, far, far, t0)
 	wants(t, l.Tick(far, at(50)))
@@ -185,10 +185,33 @@ func TestWhoEntersTheSet(t *testing.T) {
 	}
 }
 
+// TestOneThatIsRefusedKeepsNobodyOut: newcomers are proposed one by one, with the life in which they have acknowledged.
+func TestOneThatIsRefusedKeepsNobodyOut(t *testing.T) {
+	l := NewLeader(1, 7, []int64{1}, 4, 1, 3*time.Second, t0)
+	l.Attach(2, 20, 1000, 12, false, t0)
+	l.Attach(3, 30, 1000, 13, false, t0)
+	l.Tick(1000, at(50))
+	wants(t, l.Tick(1000, at(60)), 1, 2)
+	if lives := l.Lives([]int64{1, 2, 3, 4}); len(lives) != 2 || lives[2] != 12 || lives[3] != 13 {
+		t.Fatal(lives)
+	}
+	l.Refused(at(70))
+	l.Tick(1000, at(80))
+	wants(t, l.Tick(1000, at(90)), 1, 3)
+	l.Committed([]int64{1, 3}, 5)
+	l.Detach(2, 20, at(95))
+	l.Attach(2, 21, 1000, 14, false, at(100))
+	l.Tick(1000, at(110))
+	wants(t, l.Tick(1000, at(120)), 1, 2, 3)
+	if lives := l.Lives([]int64{1, 2, 3}); lives[2] != 14 {
+		t.Fatal(lives)
+	}
+}
+
 func TestNewcomerThatStopsIsGivenUp(t *testing.T) {
 	l := NewLeader(1, 7, []int64{1, 2}, 4, 2, 3*time.Second, t0)
-	l.Attach(2, 20, 1000, false, t0)
-	l.Attach(3, 30, 900, false, t0)
+	l.Attach(2, 20, 1000, 0, false, t0)
+	l.Attach(3, 30, 900, 0, false, t0)
 	wants(t, l.Tick(1000, at(50)))
 	if l.Watermark() != 900 {
 		t.Fatal(l.Watermark())
@@ -221,7 +244,7 @@ func TestSetKeepsWhatIsConfirmed(t *testing.T) {
 				end += int64(rapid.IntRange(1, 100).Draw(t, "bytes"))
 			case 1:
 				sessions[id], next = next, next+1
-				l.Attach(id, sessions[id], logs[id], false, at(now))
+				l.Attach(id, sessions[id], logs[id], 0, false, at(now))
 			case 2:
 				l.Detach(id, sessions[id], at(now))
 				sessions[id] = 0
@@ -280,7 +303,7 @@ func TestWhatCannotBeConfirmedIsNotTaken(t *testing.T) {
 	able(l, 1160, true)
 	able(l, 1450, true)
 	able(l, 1470, false)
-	l.Attach(2, 21, 200, false, at(1480))
+	l.Attach(2, 21, 200, 0, false, at(1480))
 	able(l, 1490, true)
 	l.Committed([]int64{1}, 6)
 	able(l, 1500, false)

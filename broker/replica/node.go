@@ -56,8 +56,10 @@ type Config struct {
 	// HAAddr asks a broker for the address of its replication port.
 	HAAddr func(ctx context.Context, addr string) (string, error)
 	// AlterSyncStateSet asks the controllers for another set. An error that wraps ErrRefused says that it was not, and will not be
-	// committed; any other leaves that open.
-	AlterSyncStateSet func(ctx context.Context, epoch, setEpoch int32, set []int64) (Role, error)
+	// committed; any other leaves that open. lives are those of its members, as far as known; see Leader.Lives.
+	AlterSyncStateSet func(ctx context.Context, epoch, setEpoch int32, set []int64, lives map[int64]int64) (Role, error)
+	// Life tells one life of this process from another, as the controllers do.
+	Life func() int64
 	// Outdated asks the controllers who is master: somebody knows of a later one.
 	Outdated func()
 	// Disown has the controllers told that nobody may rely on what this log holds (Store.Disown). It must not block.
@@ -469,6 +471,7 @@ func (n *Node) tend(ctx context.Context, now time.Time) {
 	leader.MinInSync, leader.Copies = n.cfg.MinInSync(&n.role), n.cfg.Copies()
 	want := leader.Tick(n.store.Log.End(), now)
 	set, setEpoch := leader.Set()
+	lives := leader.Lives(want)
 	ask := want != nil && !n.asking
 	n.asking = n.asking || ask
 	n.mu.Unlock()
@@ -477,15 +480,15 @@ func (n *Node) tend(ctx context.Context, now time.Time) {
 		n.store.GiveUp(giveUp)
 	}
 	if ask {
-		n.serving.Go(func() { n.alter(ctx, leader, set, want, setEpoch) })
+		n.serving.Go(func() { n.alter(ctx, leader, set, want, lives, setEpoch) })
 	}
 }
 
 // alter asks the controllers to replace the set.
-func (n *Node) alter(ctx context.Context, leader *Leader, set, want []int64, setEpoch int32) {
+func (n *Node) alter(ctx context.Context, leader *Leader, set, want []int64, lives map[int64]int64, setEpoch int32) {
 	limited, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	r, err := n.cfg.AlterSyncStateSet(limited, leader.Epoch, setEpoch, want)
+	r, err := n.cfg.AlterSyncStateSet(limited, leader.Epoch, setEpoch, want, lives)
 	n.mu.Lock()
 	n.asking = false
 	if n.leader == leader {
@@ -544,7 +547,7 @@ func (n *Node) attach(s *source, h *hello) bool {
 	}
 	n.sessions++
 	s.session = n.sessions
-	n.leader.Attach(h.ID, s.session, h.End, h.Learner, time.Now())
+	n.leader.Attach(h.ID, s.session, h.End, h.Life, h.Learner, time.Now())
 	n.look()
 	all := append(slices.Clone(*n.sources.Load()), s)
 	n.sources.Store(&all)
@@ -607,6 +610,7 @@ func (n *Node) acked(s *source, end int64) (moved bool, err error) {
 // hello introduces our log to the master of a role. Its end counts as acknowledged, so it must be as durable as that (I11). An epoch in which this
 // broker was master and wrote nothing is forgotten: the master's log may go on in an older one.
 func (n *Node) hello(r Role) (*hello, error) {
+	life := n.cfg.Life() // before the log is looked at: it is not one that came later
 	log := n.store.Log
 	if err := log.Poisoned(); err != nil {
 		return nil, err
@@ -624,7 +628,7 @@ func (n *Node) hello(r Role) (*hello, error) {
 			return nil, err
 		}
 	}
-	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Learner: n.cfg.Learner, Fetch: n.void() || n.unsure() > maxTail, Epoch: r.Epoch, SetEpoch: r.SetEpoch, LastEpoch: n.LastEpoch(),
+	h := &hello{Cluster: n.cfg.Cluster, Group: n.cfg.Group, ID: n.cfg.ID(), Life: life, Learner: n.cfg.Learner, Fetch: n.void() || n.unsure() > maxTail, Epoch: r.Epoch, SetEpoch: r.SetEpoch, LastEpoch: n.LastEpoch(),
 		Min: log.Min(), End: log.End(), SegmentSize: log.SegmentSize()}
 	size := min(max(n.unsure(), tailBytes), maxTail, h.End-h.Min)
 	sum, err := n.sumOf(h.End, int(size))

@@ -28,6 +28,7 @@ const (
 type sink struct {
 	n    *Node
 	role Role
+	life int64 // that the master was told
 }
 
 // run follows the master until ctx ends.
@@ -98,7 +99,7 @@ func (k *sink) follow(ctx context.Context) error {
 		return err
 	}
 	k.n.log.Info("following the master", zap.Int64("master", k.role.Master), zap.String("address", addr), zap.Int32("epoch", k.role.Epoch), zap.Int64("offset", k.n.store.Log.End()))
-	l := &link{n: k.n, epoch: k.role.Epoch, addr: addr, in: frames{limit: maxData}, over: make(chan struct{}), unflushed: make(chan struct{}, 1)}
+	l := &link{n: k.n, epoch: k.role.Epoch, life: k.life, addr: addr, in: frames{limit: maxData}, over: make(chan struct{}), unflushed: make(chan struct{}, 1)}
 	k.n.link.Store(l)
 	defer k.n.link.Store(nil)
 	return l.run(ctx, nc, r)
@@ -144,7 +145,7 @@ func (k *sink) align(nc net.Conn, r *bufio.Reader) error {
 		case w.Offset != h.End:
 			return errFrame
 		default:
-			k.n.disowned = false
+			k.n.disowned, k.life = false, h.Life
 			return k.n.store.SetSound()
 		}
 	}
@@ -198,6 +199,7 @@ func (k *sink) renew(nc net.Conn, r *bufio.Reader, why string, fields ...zap.Fie
 type link struct {
 	n          *Node
 	epoch      int32
+	life       int64
 	addr       string
 	read, sent atomic.Int64  // ms
 	over       chan struct{} // closed when feed has ended
@@ -267,8 +269,11 @@ func (l *link) tend(ctx context.Context) error {
 				return err
 			}
 		case now := <-tick.C:
-			if now.UnixMilli()-l.read.Load() > silence.Milliseconds() {
+			switch {
+			case now.UnixMilli()-l.read.Load() > silence.Milliseconds():
 				return errSilent
+			case l.life != l.n.cfg.Life():
+				return errLife
 			}
 		}
 	}

@@ -27,7 +27,7 @@ import (
 // use any more answers with fetch instead, is sent a snapshot and its chunks, and says hello again when it has installed them.
 const (
 	magic   = 0x524D5152 // RMQR
-	version = 1
+	version = 2
 
 	maxHello = 1 << 10
 	// maxData bounds a data frame: one record of the largest maxMessageSize, with its properties.
@@ -65,6 +65,7 @@ var (
 	errEpoch    = errors.New("another epoch")
 	errSilent   = errors.New("nothing comes from the other side")
 	errDeaf     = errors.New("the other side does not read")
+	errLife     = errors.New("this broker has told the controllers that it is another one now")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -73,6 +74,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type hello struct {
 	Cluster, Group string
 	ID             int64
+	Life           int64 // that the controllers are told, of the replica's process; 0: none
 	Learner        bool
 	Fetch          bool  // its log and its state do not belong together: only a snapshot helps
 	Epoch          int32 // that it follows
@@ -162,7 +164,7 @@ func (h *hello) encode() []byte {
 	}
 	be := binary.BigEndian
 	b := append(be.AppendUint32([]byte{0, 0, 0, 0, kindHello}, magic), version, byte(flags))
-	b = be.AppendUint64(b, uint64(h.ID))
+	b = be.AppendUint64(be.AppendUint64(b, uint64(h.ID)), uint64(h.Life))
 	b = be.AppendUint32(b, uint32(h.Epoch))
 	b = be.AppendUint32(b, uint32(h.SetEpoch))
 	b = be.AppendUint32(b, uint32(h.LastEpoch))
@@ -292,7 +294,7 @@ func (h *hello) decode(b []byte) error {
 	}
 	flags := flagBits(r.u8())
 	h.Learner, h.Fetch = flags&flagLearner != 0, flags&flagFetch != 0
-	h.ID, h.Epoch, h.SetEpoch, h.LastEpoch = r.i64(), r.i32(), r.i32(), r.i32()
+	h.ID, h.Life, h.Epoch, h.SetEpoch, h.LastEpoch = r.i64(), r.i64(), r.i32(), r.i32(), r.i32()
 	h.Min, h.End, h.SegmentSize = r.i64(), r.i64(), r.i64()
 	h.Tail, h.TailSum = r.u32(), r.u32()
 	h.Cluster, h.Group = r.text(), r.text()

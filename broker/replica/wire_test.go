@@ -12,7 +12,7 @@ import (
 )
 
 func aHello() *hello {
-	return &hello{Cluster: "c", Group: "g", ID: 3, Learner: true, Fetch: true, Epoch: 9, SetEpoch: 4, LastEpoch: 8, Min: 100, End: 5000, SegmentSize: 1 << 20, Tail: 4096, TailSum: 7}
+	return &hello{Cluster: "c", Group: "g", ID: 3, Life: 12, Learner: true, Fetch: true, Epoch: 9, SetEpoch: 4, LastEpoch: 8, Min: 100, End: 5000, SegmentSize: 1 << 20, Tail: 4096, TailSum: 7}
 }
 
 func aWelcome() *welcome {

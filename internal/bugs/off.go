@@ -29,6 +29,7 @@ const (
 	RecoverAll        = false
 	StateAhead        = false
 	TrustTorn         = false
+	FormerLife        = false
 	ElectAnybody      = false
 	SameEpoch         = false
 	AnswerUnsettled   = false

@@ -29,6 +29,7 @@ var (
 	RecoverAll        bool // after a restart the whole log counts as confirmed
 	StateAhead        bool // the state is written before the log below it is durable
 	TrustTorn         bool // who lost what it had acknowledged stays in the set
+	FormerLife        bool // what a replica acknowledged before it lost its power brings it back into the set
 	ElectAnybody      bool // every replica that lives can be elected
 	SameEpoch         bool // an election does not raise the epoch
 	AnswerUnsettled   bool // a new master serves before it has confirmed what it took over
@@ -69,6 +70,7 @@ var All = []Bug{
 	{"RecoverAll", &RecoverAll, 1},
 	{"StateAhead", &StateAhead, 5},
 	{"TrustTorn", &TrustTorn, 47},
+	{"FormerLife", &FormerLife, 80001424},
 	{"ElectAnybody", &ElectAnybody, 6},
 	{"SameEpoch", &SameEpoch, 1},
 	{"AnswerUnsettled", &AnswerUnsettled, 1},

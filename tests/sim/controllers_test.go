@@ -218,7 +218,8 @@ type member struct {
 	wake chan struct{}
 	sick chan struct{} // the vitals have changed
 
-	incarnation       int64 // of the goroutine that registers
+	incarnation       atomic.Int64 // of the goroutine that registers
+	unknown           atomic.Bool
 	registered, asked atomic.Bool
 
 	mu       sync.Mutex
@@ -280,7 +281,12 @@ func (m *member) beat(ctx context.Context) {
 			Sick: m.p.st.Writeable() != nil || m.p.st.Joining() || m.p.st.Damaged() || !m.p.node.Able()}
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		_ = m.c.call(limited, id, func(now time.Time) {
-			if _, known := m.c.group().Replicas[id]; known {
+			r, known := m.c.group().Replicas[id]
+			if known && r.Incarnation != m.incarnation.Load() {
+				m.unknown.Store(true)
+				m.look()
+			}
+			if known {
 				m.c.live.Step(&controller.Heartbeat{Broker: controller.Broker{Group: groupName, ID: id}, Vitals: &v, Timeout: heartbeatTimeout, Link: m.p.life}, now)
 			} else {
 				m.look()
@@ -294,7 +300,7 @@ func (m *member) beat(ctx context.Context) {
 func (m *member) run(ctx context.Context) {
 	known := false
 	for ctx.Err() == nil {
-		if !known || m.promise() != m.p.promise() || m.p.st.Torn() {
+		if !known || m.unknown.Swap(false) || m.promise() != m.p.promise() || m.p.st.Torn() {
 			if !m.register(ctx) {
 				sleep(ctx, 50*time.Millisecond)
 				continue
@@ -345,7 +351,7 @@ func (m *member) register(ctx context.Context) bool {
 	m.mu.Unlock()
 	id, ok, torn := m.p.m.id, false, m.p.st.Torn()
 	if torn && m.registered.Load() {
-		m.incarnation += 1e6
+		m.incarnation.Add(1e6)
 	}
 	registration := m.p.registration(least, torn)
 	err := m.call(ctx, func(now time.Time) {
@@ -390,7 +396,7 @@ func (m *member) present(ctx context.Context) (known bool, role replica.Role, er
 }
 
 // alter is Member.AlterSyncStateSet.
-func (m *member) alter(ctx context.Context, epoch, setEpoch int32, set []int64) (replica.Role, error) {
+func (m *member) alter(ctx context.Context, epoch, setEpoch int32, set []int64, lives map[int64]int64) (replica.Role, error) {
 	id := m.p.m.id
 	for again := false; ; again = true {
 		var r controller.Result
@@ -398,7 +404,7 @@ func (m *member) alter(ctx context.Context, epoch, setEpoch int32, set []int64) 
 		limited, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		err := m.c.call(limited, id, func(now time.Time) {
 			r = m.c.state.Apply(&controller.AlterSyncStateSet{Name: groupName, Master: id, MasterEpoch: epoch, SyncStateSetEpoch: setEpoch, SyncStateSet: set,
-				Alive: controller.Living(m.c.group(), m.c.live, now)})
+				Alive: controller.Living(m.c.group(), m.c.live, now), Lives: lives})
 			role = m.c.roleLocked()
 			if r.Err == nil {
 				m.c.w.note("controllers: set %v (%d) of epoch %d", role.SyncStateSet, role.SetEpoch, epoch)

@@ -155,9 +155,10 @@ func (m *machine) start() bool {
 		MinInSync: p.minInSync, MaxLag: func() time.Duration { return 3 * time.Second }, SyncFlush: func() bool { return m.w.sync }, Copies: func() int { return 0 }, GiveWay: func() {}, MaxRate: func() int64 { return 0 },
 		Dial:   func(ctx context.Context, addr string) (net.Conn, error) { return m.w.net.dial(ctx, m.id, number(addr)) },
 		HAAddr: func(ctx context.Context, addr string) (string, error) { return addr, m.w.net.open(ctx, m.id) },
-		AlterSyncStateSet: func(ctx context.Context, e, s int32, set []int64) (replica.Role, error) {
-			return p.member.alter(ctx, e, s, set)
+		AlterSyncStateSet: func(ctx context.Context, e, s int32, set []int64, lives map[int64]int64) (replica.Role, error) {
+			return p.member.alter(ctx, e, s, set, lives)
 		},
+		Life:     func() int64 { return p.member.incarnation.Load() },
 		Outdated: func() { p.member.look() }, AbleChanged: func() { signal(p.member.sick) }, Disown: func() error { return p.member.disown() }, Changed: p.changed,
 	}, st, disk, p.logger())
 	if err != nil {
@@ -169,7 +170,8 @@ func (m *machine) start() bool {
 		p.st = nil
 		return m.noStart(p, err)
 	}
-	p.member = &member{p: p, c: m.w.ctl, wake: make(chan struct{}, 1), sick: make(chan struct{}, 1), incarnation: p.life, rng: rand.New(rand.NewPCG(m.w.seed, uint64(p.life)))}
+	p.member = &member{p: p, c: m.w.ctl, wake: make(chan struct{}, 1), sick: make(chan struct{}, 1), rng: rand.New(rand.NewPCG(m.w.seed, uint64(p.life)))}
+	p.member.incarnation.Store(p.life)
 	p.run()
 	return true
 }
@@ -237,7 +239,7 @@ func (p *process) watchDisk(ctx context.Context) error {
 }
 
 func (p *process) registration(least int, torn bool) *controller.Register {
-	return &controller.Register{Cluster: "c", Name: groupName, ID: p.m.id, Addr: fmt.Sprintf("r%d", p.m.id), Inherits: true, MinInSync: int32(least), Incarnation: p.member.incarnation, Torn: torn}
+	return &controller.Register{Cluster: "c", Name: groupName, ID: p.m.id, Addr: fmt.Sprintf("r%d", p.m.id), Inherits: true, MinInSync: int32(least), Incarnation: p.member.incarnation.Load(), Torn: torn}
 }
 
 // least, minInSync and promise are those of broker/replicas.go.
