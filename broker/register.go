@@ -2,8 +2,10 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,41 +17,107 @@ import (
 
 // registrar tells the name servers of this broker and its topics: all of them at start and every period, one when it changes.
 type registrar struct {
-	b    *Broker
-	mu   sync.Mutex
-	seen map[string]bool // name servers that took the last full registration
-	role chan struct{}   // the broker's role has changed
+	b       *Broker
+	mu      sync.Mutex
+	servers map[string]*nameServer
+	role    chan struct{} // the broker's role has changed
 
 	ctx       context.Context // ends with unregister
 	cancel    context.CancelFunc
 	announces sync.WaitGroup // of inTime
 }
 
+// nameServer is told one thing after the other: what it was told last is what it goes by. A table of topics read before
+// another registration and sent after it would take the newest topics from it.
+type nameServer struct {
+	turn chan struct{} // full while somebody reads topics and registers them
+	seen atomic.Bool   // the last registration was taken; else the next heartbeat brings a full one
+
+	wake chan struct{} // for attend
+	due  atomic.Bool   // a full registration
+}
+
 func newRegistrar(b *Broker) *registrar {
-	n := &registrar{b: b, seen: map[string]bool{}, role: make(chan struct{}, 1)}
+	n := &registrar{b: b, servers: map[string]*nameServer{}, role: make(chan struct{}, 1)}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
 }
 
-// run registers until ctx ends.
+func (n *registrar) server(addr string) *nameServer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.servers[addr]
+	if s == nil {
+		s = &nameServer{turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+		n.servers[addr] = s
+	}
+	return s
+}
+
+// inTurn calls f when nobody else registers with the name server, unless ctx ends before.
+func (s *nameServer) inTurn(ctx context.Context, f func()) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+		f()
+	case <-ctx.Done():
+	}
+}
+
+// run registers until ctx ends. Every name server is attended by a goroutine of its own: one that hangs must not keep the others waiting
+// for a heartbeat, or they would forget this broker.
 func (n *registrar) run(ctx context.Context) error {
+	var attendants sync.WaitGroup
+	defer attendants.Wait()
+	attended := map[string]bool{}
+	wake := func(register bool) {
+		for _, addr := range n.addrs() {
+			s := n.server(addr)
+			if register {
+				s.due.Store(true)
+			}
+			select {
+			case s.wake <- struct{}{}:
+			default:
+			}
+			if !attended[addr] {
+				attended[addr] = true
+				attendants.Go(func() { n.attend(ctx, addr, s) })
+			}
+		}
+	}
 	c := n.b.conf.Load()
-	n.registerAll(ctx)
-	period := min(max(ms(c.RegisterNameServerPeriod), 10*time.Second), time.Minute)
-	full := n.b.clk.NewTicker(period)
+	full := n.b.clk.NewTicker(min(max(ms(c.RegisterNameServerPeriod), 10*time.Second), time.Minute))
 	defer full.Stop()
 	beat := n.b.clk.NewTicker(ms(max(c.BrokerHeartbeatInterval, 100)))
 	defer beat.Stop()
-	for {
+	for register := true; ; {
+		wake(register)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-full.C:
-			n.registerAll(ctx)
+			register = true
 		case <-n.role:
-			n.registerAll(ctx)
+			register = true
 		case <-beat.C:
-			n.heartbeat(ctx)
+			register = false
+		}
+	}
+}
+
+// attend registers with a name server when that is due, or sends it a heartbeat, whenever it is woken.
+func (n *registrar) attend(ctx context.Context, addr string, s *nameServer) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		if s.due.Swap(false) {
+			n.registerFull(ctx, addr)
+		} else {
+			n.heartbeat(ctx, addr)
 		}
 	}
 }
@@ -85,24 +153,27 @@ func (n *registrar) registerAll(ctx context.Context) {
 }
 
 func (n *registrar) registerFull(ctx context.Context, addr string) {
-	id, known := n.b.brokerID()
-	if !known {
-		return
-	}
-	whole := id != 0 || n.b.reigns() // a new master may not have all topics yet
-	var all []*body.TopicConfig
-	all = append(all, n.b.store.State.Topics()...)
-	err := n.register(ctx, addr, all, whole)
-	n.mu.Lock()
-	was := n.seen[addr]
-	n.seen[addr] = err == nil
-	n.mu.Unlock()
-	switch {
-	case err != nil && ctx.Err() == nil:
-		n.b.log.Warn("registration with a name server failed: clients that ask it do not find this broker; check namesrvAddr and the network", zap.String("nameServer", addr), zap.Error(err))
-	case err == nil && !was:
-		n.b.log.Info("registered with a name server", zap.String("nameServer", addr), zap.Int("topics", len(all)))
-	}
+	s := n.server(addr)
+	s.inTurn(ctx, func() {
+		id, known := n.b.brokerID()
+		if !known {
+			return
+		}
+		version := n.b.topics.version() // before the topics: a change in between shows as a version that is too old
+		all := n.b.store.State.Topics()
+		mark := markNone // a new master may not have all topics yet
+		if id != 0 || n.b.reigns() {
+			mark = markFull
+		}
+		err := n.register(ctx, addr, all, version, mark)
+		was := s.seen.Swap(err == nil)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			n.b.log.Warn("registration with a name server failed: clients that ask it do not find this broker; check namesrvAddr and the network", zap.String("nameServer", addr), zap.Error(err))
+		case err == nil && !was:
+			n.b.log.Info("registered with a name server", zap.String("nameServer", addr), zap.Int("topics", len(all)))
+		}
+	})
 }
 
 // announceWait is how long a change of topics waits for the name servers. The answer to a client must not wait for one that is
@@ -130,27 +201,41 @@ func (n *registrar) inTime(f func(ctx context.Context)) {
 }
 
 func (n *registrar) announce(ctx context.Context, names []string) {
-	var topics []*body.TopicConfig
-	for _, name := range names {
-		t := n.b.topics.get(name)
-		if t == nil {
-			n.registerAll(ctx)
-			return
-		}
-		topics = append(topics, t)
+	if slices.ContainsFunc(names, func(name string) bool { return n.b.topics.get(name) == nil }) {
+		n.registerAll(ctx)
+		return
+	}
+	mark := markNone
+	if n.b.replicas != nil && n.b.conf.Load().StandbyRoute && !slices.ContainsFunc(names, n.b.topics.isSystem) {
+		mark = markStandby
 	}
 	n.each(func(addr string) {
-		if err := n.register(ctx, addr, topics, false); err != nil && ctx.Err() == nil {
-			n.b.log.Warn("changed topics could not be registered; the next full registration brings them", zap.Strings("topics", names), zap.String("nameServer", addr), zap.Error(err))
-		}
+		s := n.server(addr)
+		s.inTurn(ctx, func() {
+			if !s.seen.Load() {
+				return // a full registration follows
+			}
+			version := n.b.topics.version()
+			var topics []*body.TopicConfig
+			for _, name := range names {
+				if t := n.b.topics.get(name); t != nil { // else it has been deleted since, which is a registration of its own
+					topics = append(topics, t)
+				}
+			}
+			if len(topics) == 0 {
+				return
+			}
+			if err := n.register(ctx, addr, topics, version, mark); err != nil && ctx.Err() == nil {
+				s.seen.Store(false)
+				n.b.log.Warn("changed topics could not be registered; a full registration brings them", zap.Strings("topics", names), zap.String("nameServer", addr), zap.Error(err))
+			}
+		})
 	})
 }
 
 // register sends REGISTER_BROKER. Permissions are masked by the broker's own.
-func (n *registrar) register(ctx context.Context, addr string, topics []*body.TopicConfig, full bool) error {
+func (n *registrar) register(ctx context.Context, addr string, topics []*body.TopicConfig, version body.DataVersion, m mark) error {
 	c := n.b.conf.Load()
-	ctx, cancel := context.WithTimeout(ctx, ms(c.RegisterBrokerTimeoutMills))
-	defer cancel()
 	table := make(map[string]body.TopicConfig, len(topics))
 	for _, t := range topics {
 		own := *t
@@ -158,12 +243,14 @@ func (n *registrar) register(ctx context.Context, addr string, topics []*body.To
 		table[t.TopicName] = own
 	}
 	id, _ := n.b.brokerID()
-	return n.registerAs(ctx, addr, c.BrokerName, id, n.b.topics.version(), table, full)
+	return n.registerAs(ctx, addr, c.BrokerName, id, version, table, m)
 }
 
 // registerAs registers under a name and an id.
-func (n *registrar) registerAs(ctx context.Context, addr, name string, id int64, version body.DataVersion, topics map[string]body.TopicConfig, full bool) error {
+func (n *registrar) registerAs(ctx context.Context, addr, name string, id int64, version body.DataVersion, topics map[string]body.TopicConfig, m mark) error {
 	c := n.b.conf.Load()
+	ctx, cancel := context.WithTimeout(ctx, ms(c.RegisterBrokerTimeoutMills))
+	defer cancel()
 	var rb body.RegisterBrokerBody
 	w := &rb.TopicConfigSerializeWrapper
 	w.TopicConfigTable, w.DataVersion = topics, version
@@ -171,58 +258,60 @@ func (n *registrar) registerAs(ctx context.Context, addr, name string, id int64,
 	text := rb.Encode(c.CompressedRegister)
 	h := header.RegisterBrokerRequest{BrokerName: name, BrokerAddr: n.b.addr, ClusterName: c.BrokerClusterName, BrokerID: id,
 		HAServerAddr: n.b.haAddr(), HeartbeatTimeoutMillis: header.Some(c.BrokerNotActiveTimeoutMillis), Compressed: c.CompressedRegister}
-	r, err := n.b.client.Call(ctx, addr, code.RegisterBroker, &registration{h, full}, text)
+	r, err := n.b.client.Call(ctx, addr, code.RegisterBroker, &registration{h, m}, text)
 	if err == nil {
 		err = r.Err()
 	}
 	return err
 }
 
-// registration marks a full table, so that our name server drops the topics that are not in it. Java's ignores the mark.
+// mark tells our name server more of a registration. Java's ignores it.
+type mark string
+
+const (
+	markNone mark = ""
+	// markFull: the table is whole, what it leaves out is gone.
+	markFull mark = "fullTable"
+	// markStandby: the topics have, or lose, a queue under the name of the group's standby at the same time. Else a producer that
+	// picks queues by a key would see their number change a moment after the topic has come.
+	markStandby mark = "withStandby"
+)
+
+// registration is a REGISTER_BROKER with its mark.
 type registration struct {
 	header.RegisterBrokerRequest
-	full bool
+	mark mark
 }
 
 // AppendFields appends the header and the mark.
 func (h *registration) AppendFields(w *header.Writer) {
 	h.RegisterBrokerRequest.AppendFields(w)
-	if h.full {
-		w.Bool("fullTable", true)
+	if h.mark != markNone {
+		w.Bool(string(h.mark), true)
 	}
 }
 
-// heartbeat keeps the registration alive, and registers again where a name server does not know this broker any more.
-func (n *registrar) heartbeat(ctx context.Context) {
-	c := n.b.conf.Load()
+// heartbeat keeps the registration alive, and registers again if the name server does not know this broker any more.
+func (n *registrar) heartbeat(ctx context.Context, addr string) {
 	id, known := n.b.brokerID()
 	if !known {
 		return
 	}
+	s, c := n.server(addr), n.b.conf.Load()
 	h := header.BrokerHeartbeatRequest{ClusterName: c.BrokerClusterName, BrokerAddr: n.b.addr, BrokerName: c.BrokerName, BrokerID: header.Some(id)}
-	n.each(func(addr string) {
-		ctx, cancel := context.WithTimeout(ctx, ms(c.SendHeartbeatTimeoutMillis))
-		defer cancel()
-		r, err := n.b.client.Call(ctx, addr, code.BrokerHeartbeat, &h, nil)
-		registered := ""
-		if err == nil {
-			registered, _ = r.Ext("registered")
-		}
-		n.mu.Lock()
-		lost := n.seen[addr] && err != nil
-		if lost {
-			n.seen[addr] = false
-		}
-		again := err == nil && (registered == "false" || !n.seen[addr])
-		n.mu.Unlock()
-		if lost {
+	limited, cancel := context.WithTimeout(ctx, ms(c.SendHeartbeatTimeoutMillis))
+	defer cancel()
+	r, err := n.b.client.Call(limited, addr, code.BrokerHeartbeat, &h, nil)
+	if err != nil {
+		if s.seen.Swap(false) {
 			n.b.log.Warn("a name server does not answer", zap.String("nameServer", addr), zap.Error(err))
 		}
-		if again {
-			n.registerFull(ctx, addr)
-			n.b.standby.forgotten(addr)
-		}
-	})
+		return
+	}
+	if registered, _ := r.Ext("registered"); registered == "false" || !s.seen.Load() {
+		n.registerFull(ctx, addr)
+		n.b.standby.forgotten(addr)
+	}
 }
 
 // unregister takes leave.

@@ -251,19 +251,17 @@ func (s *standby) look(ctx context.Context, moved bool) {
 	}
 }
 
-func (s *standby) register(ctx context.Context, addr string, topics map[string]*body.TopicConfig, version body.DataVersion, full bool) error {
-	ctx, cancel := context.WithTimeout(ctx, ms(s.b.conf.Load().RegisterBrokerTimeoutMills))
-	defer cancel()
+func (s *standby) register(ctx context.Context, addr string, topics map[string]*body.TopicConfig, version body.DataVersion, m mark) error {
 	if r := s.b.replicas.told.Load(); r != nil {
 		version.StateVersion = max(version.StateVersion, int64(r.Epoch)) // the role may not be taken up yet
 	}
 	version.Timestamp++ // Java's name server keeps one version per address, and passes over changed topics if it is the same as before
-	return s.b.names.registerAs(ctx, addr, s.name, 0, version, s.table(topics), full)
+	return s.b.names.registerAs(ctx, addr, s.name, 0, version, s.table(topics), m)
 }
 
 func (s *standby) registerAll(ctx context.Context, addr string, e *standbyEntry) {
 	topics, version := s.topics()
-	err := s.register(ctx, addr, topics, version, true)
+	err := s.register(ctx, addr, topics, version, markFull)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first, again := e.known == nil && err == nil, e.failed
@@ -304,7 +302,7 @@ func (s *standby) registerChanged(ctx context.Context, addr string, e *standbyEn
 		s.registerAll(ctx, addr, e)
 		return
 	case len(changed) > 0:
-		err = s.register(ctx, addr, changed, version, false)
+		err = s.register(ctx, addr, changed, version, markNone)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,11 +24,11 @@ func FuzzRegistration(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, name, addr string, id int64, version int32, full bool) {
 		h := registerHeader(name, id, addr)
 		h.EnableActingMaster = header.Some(true)
-		r, err := s.registration(&remoting.Request{Command: remoting.Command{Body: data, Version: code.Version(version)}}, h, full)
+		r, err := s.registration(&remoting.Request{Command: remoting.Command{Body: data, Version: code.Version(version)}}, h)
 		if err != nil {
 			return
 		}
-		r.Link = "link"
+		r.Link, r.Full = "link", full
 		b := newBench(t)
 		if _, _, err := b.register(r); err != nil {
 			return

@@ -58,6 +58,8 @@ func (s *Server) routes() []remoting.Route {
 const (
 	// fieldFullTable is an ext field of our own brokers' registrations: the table is whole, so what it leaves out is gone.
 	fieldFullTable = "fullTable"
+	// fieldWithStandby is another: the topics have, or lose, a queue under the name of the group's standby, too.
+	fieldWithStandby = "withStandby"
 	// fieldRegistered is an ext field of the answer to a heartbeat: "false" asks the broker to register at once.
 	fieldRegistered = "registered"
 
@@ -115,8 +117,7 @@ func (s *Server) getMemberGroup(r *remoting.Request, h *header.GetBrokerMemberGr
 }
 
 func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerRequest) error {
-	full, _ := r.Ext(fieldFullTable)
-	reg, err := s.registration(r, h, full == "true")
+	reg, err := s.registration(r, h)
 	if err != nil {
 		s.metrics.registrations.WithLabelValues("refused").Inc()
 		return err
@@ -148,7 +149,7 @@ func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerReq
 }
 
 // registration reads and checks a request.
-func (s *Server) registration(r *remoting.Request, h *header.RegisterBrokerRequest, full bool) (*Registration, error) {
+func (s *Server) registration(r *remoting.Request, h *header.RegisterBrokerRequest) (*Registration, error) {
 	if h.BodyCRC32 != 0 && int32(crc32.ChecksumIEEE(r.Body)&0x7FFFFFFF) != h.BodyCRC32 {
 		return nil, code.New(code.SystemError, "crc32 not match")
 	}
@@ -162,12 +163,15 @@ func (s *Server) registration(r *remoting.Request, h *header.RegisterBrokerReque
 	if err != nil {
 		return nil, code.New(code.InvalidParameter, "%v", err)
 	}
+	full, _ := r.Ext(fieldFullTable)
+	withStandby, _ := r.Ext(fieldWithStandby)
 	w := &text.TopicConfigSerializeWrapper
 	reg := &Registration{
 		Cluster: h.ClusterName, Name: h.BrokerName, Addr: h.BrokerAddr, HAAddr: h.HAServerAddr, Zone: h.ZoneName, ID: h.BrokerID,
 		Timeout: defaultTimeout, ActingMaster: h.EnableActingMaster, Version: w.DataVersion,
 		Topics: w.TopicConfigTable, Mappings: w.TopicQueueMappingInfoMap, Filters: text.FilterServerList, Link: r.Conn,
-		Full: full || s.cfg.Load().DeleteTopicWithBrokerRegistration && len(w.TopicQueueMappingInfoMap) == 0,
+		Full:        full == "true" || s.cfg.Load().DeleteTopicWithBrokerRegistration && len(w.TopicQueueMappingInfoMap) == 0,
+		WithStandby: withStandby == "true",
 	}
 	if ms := h.HeartbeatTimeoutMillis.Or(0); ms > 0 {
 		reg.Timeout = time.Duration(min(ms, maxTimeout.Milliseconds())) * time.Millisecond

@@ -35,7 +35,10 @@ type Registration struct {
 	Filters      []string                              // filter servers; nil leaves them as they are
 	// Full says that Topics is the whole table: what a master leaves out is gone.
 	Full bool
-	Link Link
+	// WithStandby says that what these topics have under the name of the group's standby changes with them. Else clients that pick
+	// queues by a key would see a topic without that queue for the moment until the standby registers it.
+	WithStandby bool
+	Link        Link
 }
 
 // Registered is the answer to a slave: where its master is. Both are empty for a master, and while there is none.
@@ -123,6 +126,8 @@ type group struct {
 	topics        map[string]struct{} // that have a queue here
 	view          *Broker
 }
+
+func (g *group) has(topic string) bool { _, ok := g.topics[topic]; return ok }
 
 func (g *group) minID() int64 { return slices.Min(slices.Collect(maps.Keys(g.members))) }
 
@@ -246,6 +251,7 @@ func (t *RouteTable) remove(g *group, m *member) {
 // takeTopics sets the queues of the broker name from a registration. Java edits a topic only when the data version differs or
 // the topic lacks the broker; comparing what is edited comes to the same.
 func (t *RouteTable) takeTopics(g *group, r *Registration, fx *Effects) {
+	standby := t.groups[r.Name+standbySuffix]
 	for name, c := range r.Topics {
 		t.setQueue(name, body.QueueData{
 			BrokerName: r.Name, Perm: c.Perm, ReadQueueNums: c.ReadQueueNums, WriteQueueNums: c.WriteQueueNums, TopicSysFlag: c.TopicSysFlag,
@@ -253,15 +259,31 @@ func (t *RouteTable) takeTopics(g *group, r *Registration, fx *Effects) {
 		if info, ok := r.Mappings[name]; ok || r.Full {
 			t.setMapping(name, r.Name, info, ok, fx)
 		}
+		if r.WithStandby && standby != nil {
+			t.setQueue(name, standbyQueue(r.Name+standbySuffix, &c), fx)
+		}
 	}
 	if !r.Full || r.ID != masterID {
 		return // a slave's table may lag behind what the master registered
 	}
 	for name := range g.topics {
-		if _, ok := r.Topics[name]; !ok {
-			t.dropQueue(name, r.Name, fx)
+		if _, ok := r.Topics[name]; ok {
+			continue
+		}
+		t.dropQueue(name, r.Name, fx)
+		if standby != nil && standby.has(name) {
+			t.dropQueue(name, r.Name+standbySuffix, fx)
 		}
 	}
+}
+
+// standbyQueue is what the standby of a group has of a topic: a queue to write to, if the topic has any and they are not in order.
+func standbyQueue(broker string, c *body.TopicConfig) body.QueueData {
+	q := body.QueueData{BrokerName: broker, TopicSysFlag: c.TopicSysFlag}
+	if perm := c.Perm & permWrite; perm != 0 && c.WriteQueueNums > 0 && !c.Order {
+		q.Perm, q.WriteQueueNums = perm, 1
+	}
+	return q
 }
 
 // refresh rebuilds what routes show of a broker name.

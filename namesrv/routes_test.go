@@ -579,3 +579,49 @@ func TestWritePermission(t *testing.T) {
 		t.Error("an unknown broker name was remembered")
 	}
 }
+
+// TestTopicComesWithTheQueueOfItsStandby: the number of a topic's queues must not change a moment after it has come.
+func TestTopicComesWithTheQueueOfItsStandby(t *testing.T) {
+	with := func(r *Registration) { r.WithStandby = true }
+	order := func(r *Registration) {
+		for name, c := range r.Topics {
+			c.Order = true
+			r.Topics[name] = c
+		}
+	}
+	b := newBench(t)
+	b.join(reg("a", 0, "h1:1", has("T1", "T2"), full))
+	b.join(reg("a", 0, "h1:1", has("T3"), with)) // there is no standby
+	b.join(reg("a.standby", 0, "h2:1", has("T1", "T2"), full))
+	b.join(reg("a", 0, "h1:1", has("T4", "T5"), with))
+	b.join(reg("a", 0, "h1:1", has("T6"), with, order))
+	b.join(reg("a", 0, "h1:1", has("T7")))
+	queues := func(topic string) (names []string, write int32) {
+		if r := b.route(topic); r != nil {
+			for _, q := range r.QueueDatas {
+				names = append(names, q.BrokerName)
+				if q.BrokerName == "a.standby" {
+					write += q.WriteQueueNums
+					if q.ReadQueueNums != 0 || q.Perm&^2 != 0 {
+						t.Errorf("%s: the standby's %+v", topic, q)
+					}
+				}
+			}
+		}
+		return names, write
+	}
+	for topic, want := range map[string]int32{"T4": 1, "T5": 1, "T6": 0} {
+		if names, write := queues(topic); len(names) != 2 || write != want {
+			t.Errorf("%s: %v, %d queues of the standby", topic, names, write)
+		}
+	}
+	for _, topic := range []string{"T3", "T7"} {
+		if names, _ := queues(topic); len(names) != 1 {
+			t.Errorf("%s: %v", topic, names)
+		}
+	}
+	b.join(reg("a", 0, "h1:1", has("T1", "T5"), full)) // and goes with it
+	if d := cmp.Diff([]string{"T1", "T5"}, b.table.AllTopics()); d != "" {
+		t.Error(d)
+	}
+}
