@@ -76,6 +76,7 @@ type Broker struct {
 	broadcasts *broadcasts
 	names      *registrar
 	standby    *standby
+	echoes     *echoes
 	sends      sendPath
 	stats      *stats
 	changes    configChanges
@@ -155,7 +156,7 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	b.delays = newSchedule(b)
 	b.broadcasts = newBroadcasts(b)
 	b.names = newRegistrar(b)
-	b.standby = newStandby(b)
+	b.standby, b.echoes = newStandby(b), newEchoes()
 	b.sends.init(b)
 	b.stats = newStats(b)
 	b.assigner = newAssigner(b)

@@ -17,16 +17,6 @@ const (
 	maxQueryBytes = 8 << 20 // of messages in an answer
 )
 
-// unlessEcho has a query served that clients send to every broker name of a topic.
-func (b *Broker) unlessEcho(serve func(*remoting.Request) error) func(*remoting.Request) error {
-	return func(r *remoting.Request) error {
-		if b.standby.echoes() {
-			return notFound(r)
-		}
-		return serve(r)
-	}
-}
-
 func notFound(r *remoting.Request) error {
 	r.Reply(code.QueryNotFound, "can not find message, maybe time range not correct", &header.QueryMessageResponse{}, nil)
 	return nil
@@ -35,6 +25,9 @@ func notFound(r *remoting.Request) error {
 // handleQueryMessage serves QUERY_MESSAGE in a lane (QueryMessageProcessor). The index holds only hashes and seconds: each record
 // is compared with the topic, the key and the time that were asked for, which Java leaves to the client.
 func (b *Broker) handleQueryMessage(r *remoting.Request, h *header.QueryMessageRequest) error {
+	if b.isEcho(r, h) {
+		return notFound(r)
+	}
 	c := b.conf.Load()
 	limit := int(h.MaxNum)
 	if limit <= 0 || h.UniqueKeyQuery.Or(false) {

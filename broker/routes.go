@@ -37,7 +37,7 @@ func (b *Broker) routes() []remoting.Route {
 		master(code.ConsumerSendMsgBack, nil, remoting.On(b.handleSendBack)),
 		on(code.SendReplyMessage, nil, reply),
 		on(code.SendReplyMessageV2, nil, reply),
-		on(code.QueryMessage, query, b.unlessEcho(b.onFresh(remoting.On(b.handleQueryMessage)))),
+		on(code.QueryMessage, query, b.unlessEcho(remoting.On(b.handleQueryMessage))),
 		fresh(code.ViewMessageByID, query, remoting.On(b.handleViewMessage)),
 
 		// Offsets.

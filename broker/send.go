@@ -265,13 +265,17 @@ func unitFlag(h *header.SendMessageRequest) int32 {
 	return 1
 }
 
+// peerOf is who has sent a request.
+func peerOf(r *remoting.Request) netip.AddrPort {
+	if a, ok := r.Conn.Peer().(*net.TCPAddr); ok {
+		return message.Unmapped(a.AddrPort())
+	}
+	return netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+}
+
 // bornHost is the address of the client as records store it: the peer's, or the one that a replica has forwarded a request for.
 func (b *Broker) bornHost(r *remoting.Request) netip.AddrPort {
-	a, ok := r.Conn.Peer().(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
-	}
-	peer := message.Unmapped(a.AddrPort())
+	peer := peerOf(r)
 	if b.replicas == nil || !b.replicas.node.HasReplicaAt(peer.Addr()) {
 		return peer
 	}
