@@ -202,6 +202,12 @@ func TestSubscriptionsOfAGroup(t *testing.T) {
 	}
 	pull.SubVersion = 3
 	p.refused(code.PullMessage, &pull, nil, code.SubscriptionNotLatest, "not latest")
+	pull.ExpressionType = typeSQL
+	p.refused(code.PullMessage, &pull, nil, code.SubscriptionNotLatest, "not latest")
+	pull.ExpressionType = typeTag // what the client wants the broker does not know, but the client does
+	if diff := cmp.Diff([]string{"no", "yes"}, bodies(p.records(p.ok(code.PullMessage, &pull, nil).Body))); diff != "" {
+		t.Error(diff)
+	}
 	p.beat(set("t", "a >", typeSQL, 3))
 	p.refused(code.PullMessage, &pull, nil, code.FilterDataNotExist, "filter data")
 }
