@@ -27,7 +27,7 @@ type model struct {
 
 type modelMember struct {
 	cluster, name, addr string
-	id, state           int64
+	id, state, counter  int64
 	link                Link
 	deadline            time.Time
 	timeout             time.Duration
@@ -78,16 +78,26 @@ func (m *model) register(r *Registration) (accepted bool) {
 		return false
 	}
 	m.members = slices.DeleteFunc(m.members, func(x modelMember) bool { return x.name == r.Name && (x.addr == r.Addr || x.id == r.ID) })
-	m.members = append(m.members, modelMember{r.Cluster, r.Name, r.Addr, r.ID, r.Version.StateVersion, r.Link, m.now.Add(r.Timeout), r.Timeout})
+	m.members = append(m.members, modelMember{r.Cluster, r.Name, r.Addr, r.ID, r.Version.StateVersion, r.Version.Counter, r.Link, m.now.Add(r.Timeout), r.Timeout})
 	m.names[r.Name] = modelName{r.ActingMaster.V, r.Zone}
 	if r.ID == 0 || r.ActingMaster.Ok && m.of(r.Name)[0].id == r.ID {
+		behind := false // a standby of a master that knows better
+		base, _ := strings.CutSuffix(r.Name, standbySuffix)
+		for _, x := range m.of(base) {
+			behind = behind || base != r.Name && x.id == 0 && x.counter > r.Version.Counter
+		}
 		for name, c := range r.Topics {
+			_, mine := m.queues[[2]string{name, r.Name}]
+			_, its := m.queues[[2]string{name, base}]
+			if behind && (mine || !its) {
+				continue
+			}
 			m.queues[[2]string{name, r.Name}] = c.Perm
 			if r.WithStandby && len(m.of(r.Name+standbySuffix)) > 0 {
 				m.queues[[2]string{name, r.Name + standbySuffix}] = c.Perm & 2
 			}
 		}
-		if r.Full && r.ID == 0 {
+		if r.Full && r.ID == 0 && !behind {
 			maps.DeleteFunc(m.queues, func(k [2]string, _ int32) bool {
 				_, had := m.queues[[2]string{k[0], r.Name}]
 				_, has := r.Topics[k[0]]
@@ -167,7 +177,7 @@ func (m *machine) register(rt *rapid.T) {
 		Cluster: rapid.SampledFrom(modelClusters).Draw(rt, "cluster"), Name: rapid.SampledFrom(modelNames).Draw(rt, "name"),
 		Addr: rapid.SampledFrom(modelAddrs).Draw(rt, "addr"), ID: rapid.Int64Range(0, 2).Draw(rt, "id"),
 		Timeout: time.Duration(rapid.IntRange(1, 5).Draw(rt, "timeout")) * time.Second, Link: rapid.SampledFrom(modelLinks).Draw(rt, "link"),
-		Version: body.DataVersion{StateVersion: rapid.Int64Range(0, 2).Draw(rt, "state")}, Topics: map[string]body.TopicConfig{},
+		Version: body.DataVersion{StateVersion: rapid.Int64Range(0, 2).Draw(rt, "state"), Counter: rapid.Int64Range(0, 2).Draw(rt, "counter")}, Topics: map[string]body.TopicConfig{},
 		Full: rapid.Bool().Draw(rt, "full"), WithStandby: rapid.Bool().Draw(rt, "with standby"), Zone: rapid.SampledFrom([]string{"", "z"}).Draw(rt, "zone"),
 	}
 	if rapid.Bool().Draw(rt, "new broker") {

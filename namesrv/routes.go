@@ -251,8 +251,11 @@ func (t *RouteTable) remove(g *group, m *member) {
 // takeTopics sets the queues of the broker name from a registration. Java edits a topic only when the data version differs or
 // the topic lacks the broker; comparing what is edited comes to the same.
 func (t *RouteTable) takeTopics(g *group, r *Registration, fx *Effects) {
-	standby := t.groups[r.Name+standbySuffix]
+	standby, ahead := t.groups[r.Name+standbySuffix], t.aheadOf(r)
 	for name, c := range r.Topics {
+		if ahead != nil && (g.has(name) || !ahead.has(name)) {
+			continue
+		}
 		t.setQueue(name, body.QueueData{
 			BrokerName: r.Name, Perm: c.Perm, ReadQueueNums: c.ReadQueueNums, WriteQueueNums: c.WriteQueueNums, TopicSysFlag: c.TopicSysFlag,
 		}, fx)
@@ -263,7 +266,7 @@ func (t *RouteTable) takeTopics(g *group, r *Registration, fx *Effects) {
 			t.setQueue(name, standbyQueue(r.Name+standbySuffix, &c), fx)
 		}
 	}
-	if !r.Full || r.ID != masterID {
+	if !r.Full || r.ID != masterID || ahead != nil {
 		return // a slave's table may lag behind what the master registered
 	}
 	for name := range g.topics {
@@ -275,6 +278,17 @@ func (t *RouteTable) takeTopics(g *group, r *Registration, fx *Effects) {
 			t.dropQueue(name, r.Name+standbySuffix, fx)
 		}
 	}
+}
+
+// aheadOf returns the group whose standby registers, if its master has registered newer topics: a replica learns of changes a moment later
+// than it may have to register. Then it changes nothing of topics that it has already, and adds none that the master does not have.
+func (t *RouteTable) aheadOf(r *Registration) *group {
+	name, ok := strings.CutSuffix(r.Name, standbySuffix)
+	g := t.groups[name]
+	if !ok || g == nil || g.members[masterID] == nil || r.Version.Counter >= g.members[masterID].version.Counter {
+		return nil
+	}
+	return g
 }
 
 // standbyQueue is what the standby of a group has of a topic: a queue to write to, if the topic has any and they are not in order.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -623,5 +624,44 @@ func TestTopicComesWithTheQueueOfItsStandby(t *testing.T) {
 	b.join(reg("a", 0, "h1:1", has("T1", "T5"), full)) // and goes with it
 	if d := cmp.Diff([]string{"T1", "T5"}, b.table.AllTopics()); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestStandbyThatIsBehind registers what it knows: that must not take from clients what the master has registered.
+func TestStandbyThatIsBehind(t *testing.T) {
+	at := func(counter int64) func(*Registration) {
+		return func(r *Registration) { r.Version.Counter = counter }
+	}
+	with := func(r *Registration) { r.WithStandby = true }
+	readonly := func(r *Registration) {
+		for name, c := range r.Topics {
+			c.Perm = 4
+			r.Topics[name] = c
+		}
+	}
+	b := newBench(t)
+	b.join(reg("a", 0, "h1:1", has("T1", "T2", "T3"), full, at(3)))
+	b.join(reg("a.standby", 0, "h2:1", has("T1", "T2", "T3"), full, at(3)))
+	b.join(reg("a", 0, "h1:1", has("T4"), with, at(4)))
+	b.join(reg("a", 0, "h1:1", has("T1"), with, readonly, at(5)))
+	b.join(reg("a", 0, "h1:1", has("T1", "T2", "T4"), full, at(6))) // without T3
+	b.join(reg("a.standby", 0, "h3:1", has("T1", "T2", "T3"), full, at(3)))
+	write := func(topic string) (n int) {
+		for name, perm := range b.perms(topic) {
+			if strings.HasSuffix(name, standbySuffix) && perm&2 != 0 {
+				n++
+			}
+		}
+		return n
+	}
+	if d := cmp.Diff([]string{"T1", "T2", "T4"}, b.table.AllTopics()); d != "" {
+		t.Error(d)
+	}
+	if write("T1") != 0 || write("T2") != 1 || write("T4") != 1 {
+		t.Errorf("T1: %v, T2: %v, T4: %v", b.perms("T1"), b.perms("T2"), b.perms("T4"))
+	}
+	b.join(reg("a.standby", 0, "h3:1", has("T2", "T4"), full, at(6))) // it knows as much as the master
+	if _, ok := b.perms("T1")["a.standby"]; ok {
+		t.Errorf("T1: %v", b.perms("T1"))
 	}
 }
