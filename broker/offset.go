@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,17 +21,33 @@ import (
 )
 
 // offsets gathers the commits of consumers and writes them to the log in batches: what many consumers commit within a few
-// milliseconds is one record. Who asked for an answer gets it when the record is confirmed.
+// milliseconds is one record. Who asked for an answer gets it when the record is confirmed, and so does who asks for an offset of it:
+// a client may commit one-way and read back at once.
 type offsets struct {
 	b *Broker
 
-	mu      sync.Mutex
-	pending offsetTable
-	waiting []remoting.Ticket
-	wake    chan struct{}
+	mu     sync.Mutex
+	next   *offsetBatch   // is gathered
+	flying []*offsetBatch // are in the log and not yet confirmed, the oldest first
+	wake   chan struct{}
 
 	pullMu sync.RWMutex
 	pull   offsetTable // where each group reads: memory only, for consume statistics
+}
+
+// offsetBatch is what is written together.
+type offsetBatch struct {
+	offsets offsetTable
+	commits []remoting.Ticket // who is to be told that it is written
+	queries []offsetQuery     // who is to be told what was written
+}
+
+func newOffsetBatch(size int) *offsetBatch { return &offsetBatch{offsets: make(offsetTable, size)} }
+
+// offsetQuery is a QUERY_CONSUMER_OFFSET that waits.
+type offsetQuery struct {
+	key    offsetKey
+	ticket remoting.Ticket
 }
 
 type offsetKey struct {
@@ -63,7 +80,7 @@ const commitDelay = 5 * time.Millisecond
 const maxPullOffsets = 1 << 20
 
 func newOffsets(b *Broker) *offsets {
-	return &offsets{b: b, pending: offsetTable{}, wake: make(chan struct{}, 1), pull: offsetTable{}}
+	return &offsets{b: b, next: newOffsetBatch(0), wake: make(chan struct{}, 1), pull: offsetTable{}}
 }
 
 // commit notes that a group has consumed a queue up to offset. The strings are borrowed.
@@ -75,7 +92,7 @@ func (o *offsets) commit(group, topic string, queue int32, offset int64) {
 		return // the client has not seen the reset yet
 	}
 	o.mu.Lock()
-	o.pending.put(offsetKey{group, topic, queue}, offset)
+	o.next.offsets.put(offsetKey{group, topic, queue}, offset)
 	o.mu.Unlock()
 	o.signal()
 }
@@ -97,7 +114,7 @@ func (o *offsets) run(ctx context.Context) error {
 		case <-o.wake:
 		}
 		o.mu.Lock()
-		hurry := len(o.waiting) > 0
+		hurry := len(o.next.commits)+len(o.next.queries) > 0
 		o.mu.Unlock()
 		if !hurry {
 			timer := o.b.clk.NewTimer(commitDelay)
@@ -116,20 +133,20 @@ const maxOffsetRecord = 256 << 10
 // flush proposes what is pending as one record, or as several if that is much.
 func (o *offsets) flush() {
 	o.mu.Lock()
-	pending, waiting := o.pending, o.waiting
-	if len(pending) == 0 && len(waiting) == 0 {
+	batch := o.next
+	if len(batch.offsets)+len(batch.commits)+len(batch.queries) == 0 {
 		o.mu.Unlock()
 		return
 	}
-	o.pending, o.waiting = make(offsetTable, len(pending)), nil
+	o.next, o.flying = newOffsetBatch(len(batch.offsets)), append(o.flying, batch)
 	o.mu.Unlock()
 	if !o.b.reigns() { // gathered before this broker lost its role, or from pulls of a replica's messages
-		o.answer(waiting, code.New(code.ServiceNotAvailable, "this broker is not the master any more"))
+		o.settle(batch, code.New(code.ServiceNotAvailable, "this broker is not the master any more"))
 		return
 	}
 	var err error
 	body := state.Append(nil)
-	for k, v := range pending {
+	for k, v := range batch.offsets {
 		if _, reset := o.b.store.State.Reset(k.group, k.topic, k.queue); reset {
 			continue // it was gathered before the reset
 		}
@@ -142,22 +159,62 @@ func (o *offsets) flush() {
 		}
 	}
 	if err == nil {
-		err = o.b.store.ProposeBody(body, onDone(func(err error) { o.answer(waiting, err) }))
+		err = o.b.store.ProposeBody(body, onDone(func(err error) { o.settle(batch, err) }))
 	}
 	if err != nil {
-		o.b.log.Warn("consumer offsets could not be stored; clients will commit again", zap.Error(err), zap.Int("offsets", len(pending)))
-		o.answer(waiting, code.New(code.SystemBusy, "the offset could not be stored: %v", err))
+		o.b.log.Warn("consumer offsets could not be stored; clients will commit again", zap.Error(err), zap.Int("offsets", len(batch.offsets)))
+		o.settle(batch, code.New(code.SystemBusy, "the offset could not be stored: %v", err))
 	}
 }
 
-func (o *offsets) answer(waiting []remoting.Ticket, err error) {
-	for _, t := range waiting {
+// settle answers who waits for a batch. Nobody can join it any more.
+func (o *offsets) settle(batch *offsetBatch, err error) {
+	o.mu.Lock()
+	o.flying = slices.DeleteFunc(o.flying, func(f *offsetBatch) bool { return f == batch })
+	o.mu.Unlock()
+	for _, t := range batch.commits {
 		if err != nil {
 			t.Fail(err)
 			continue
 		}
 		t.Reply(code.Success, "", nil, nil)
 	}
+	for _, q := range batch.queries {
+		if err != nil {
+			q.ticket.Fail(err)
+		} else if offset, ok := o.known(q.key); ok {
+			q.ticket.Reply(code.Success, "", &header.QueryConsumerOffsetResponse{Offset: offset}, nil)
+		} else { // the topic or the group was deleted meanwhile
+			q.ticket.Reply(code.QueryNotFound, "Not found, maybe this group consumer boot first", nil, nil)
+		}
+	}
+}
+
+// known is the offset from which a group is to consume a queue.
+func (o *offsets) known(k offsetKey) (offset int64, ok bool) {
+	if offset, ok = o.b.store.State.Reset(k.group, k.topic, k.queue); !ok {
+		offset, ok = o.b.store.State.Offset(k.group, k.topic, k.queue)
+	}
+	return offset, ok
+}
+
+// ask has a query answered when the last commit of its queue is confirmed. It returns false if none is under way. The names in k are
+// borrowed.
+func (o *offsets) ask(k offsetKey, r *remoting.Request) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	batch := o.next
+	for i := len(o.flying) - 1; batch.offsets[k] == nil; i-- {
+		if i < 0 {
+			return false
+		}
+		batch = o.flying[i]
+	}
+	batch.queries = append(batch.queries, offsetQuery{k.clone(), r.Park()})
+	if batch == o.next {
+		o.signal()
+	}
+	return true
 }
 
 // pulled notes where a group reads a queue.
@@ -186,7 +243,7 @@ func (o *offsets) pullOffset(group, topic string, queue int32) int64 {
 func (o *offsets) forget(gone func(offsetKey) bool) {
 	match := func(k offsetKey, _ *int64) bool { return gone(k) }
 	o.mu.Lock()
-	maps.DeleteFunc(o.pending, match)
+	maps.DeleteFunc(o.next.offsets, match)
 	o.mu.Unlock()
 	o.pullMu.Lock()
 	maps.DeleteFunc(o.pull, match)
@@ -231,10 +288,10 @@ func (b *Broker) handleUpdateOffset(r *remoting.Request, h *header.UpdateConsume
 	}
 	o := b.offsets
 	o.mu.Lock()
-	o.pending.put(offsetKey{h.ConsumerGroup, h.Topic, h.QueueID.V}, h.CommitOffset.V)
+	o.next.offsets.put(offsetKey{h.ConsumerGroup, h.Topic, h.QueueID.V}, h.CommitOffset.V)
 	ticket := r.Park()
 	if !r.IsOneway() {
-		o.waiting = append(o.waiting, ticket)
+		o.next.commits = append(o.next.commits, ticket)
 	}
 	o.mu.Unlock()
 	o.signal()
@@ -248,10 +305,11 @@ func (b *Broker) handleQueryOffset(r *remoting.Request, h *header.QueryConsumerO
 	if h.ConsumerGroup == "" || h.Topic == "" {
 		return missing("consumerGroup, topic") // not QUERY_NOT_FOUND, on which clients act
 	}
-	if offset, ok := b.store.State.Reset(h.ConsumerGroup, h.Topic, h.QueueID); ok {
-		return r.OK(&header.QueryConsumerOffsetResponse{Offset: offset}, nil)
+	k := offsetKey{h.ConsumerGroup, h.Topic, h.QueueID}
+	if b.offsets.ask(k, r) {
+		return nil
 	}
-	if offset, ok := b.store.State.Offset(h.ConsumerGroup, h.Topic, h.QueueID); ok {
+	if offset, ok := b.offsets.known(k); ok {
 		return r.OK(&header.QueryConsumerOffsetResponse{Offset: offset}, nil)
 	}
 	if !h.SetZeroIfNotFound.Or(true) {

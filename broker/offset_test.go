@@ -69,3 +69,70 @@ func TestOffsetsSurviveARestart(t *testing.T) {
 		t.Errorf("offset %d after the reset", got)
 	}
 }
+
+// TestCommitIsReadBack: a client commits one-way and asks at once, as Java's does when it puts an offset right.
+func TestCommitIsReadBack(t *testing.T) {
+	b := startBroker(t, nil)
+	b.client.send("t", 0, "x")
+	b.putGroup("g", func(*body.SubscriptionGroupConfig) {})
+	query := func(p *peer) int64 {
+		var resp header.QueryConsumerOffsetResponse
+		if err := p.ok(code.QueryConsumerOffset, &header.QueryConsumerOffsetRequest{ConsumerGroup: "g", Topic: "t"}, nil).Decode(&resp); err != nil {
+			t.Fatal(err)
+		}
+		return resp.Offset
+	}
+	commit := func(offset int64) {
+		h := &header.UpdateConsumerOffsetRequest{ConsumerGroup: "g", Topic: "t", QueueID: header.Some[int32](0), CommitOffset: header.Some(offset)}
+		if err := b.client.Oneway(t.Context(), b.Addr(), code.UpdateConsumerOffset, h, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := b.connect()
+	for n := range int64(300) {
+		commit(n)
+		if n%3 == 1 { // another commit while one is being written
+			b.offsets.flush()
+			commit(n + 1000)
+			n += 1000
+		}
+		if got := query(b.client); got != n {
+			t.Fatalf("committed %d, read %d", n, got)
+		}
+		if got := query(other); got != n {
+			t.Fatalf("committed %d, another client reads %d", n, got)
+		}
+	}
+}
+
+// TestQueryWhileItsTopicGoes: a query that waits for a commit is answered whatever becomes of that.
+func TestQueryWhileItsTopicGoes(t *testing.T) {
+	b := startBroker(t, nil)
+	b.putGroup("g", func(*body.SubscriptionGroupConfig) {})
+	other := b.connect()
+	for range 50 {
+		b.client.send("t", 0, "x")
+		h := &header.UpdateConsumerOffsetRequest{ConsumerGroup: "g", Topic: "t", QueueID: header.Some[int32](0), CommitOffset: header.Some[int64](5)}
+		if err := b.client.Oneway(t.Context(), b.Addr(), code.UpdateConsumerOffset, h, nil); err != nil {
+			t.Fatal(err)
+		}
+		deleted := make(chan error, 1)
+		go func() {
+			r, err := other.Call(t.Context(), b.Addr(), code.DeleteTopicInBroker, &header.DeleteTopicRequest{Topic: "t"}, nil)
+			if err == nil {
+				err = r.Err()
+			}
+			deleted <- err
+		}()
+		r, err := b.client.Call(t.Context(), b.Addr(), code.QueryConsumerOffset, &header.QueryConsumerOffsetRequest{ConsumerGroup: "g", Topic: "t"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rc := code.Response(r.Code); rc != code.Success && rc != code.QueryNotFound {
+			t.Fatalf("the query is answered %s", rc)
+		}
+		if err := <-deleted; err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -188,10 +188,16 @@ func (n *registrar) topicsChanged(names ...string) {
 // inTime runs f and returns when it has, or when announceWait is over.
 func (n *registrar) inTime(f func(ctx context.Context)) {
 	done := make(chan struct{})
+	n.mu.Lock()
+	if n.ctx.Err() != nil { // the broker takes leave
+		n.mu.Unlock()
+		return
+	}
 	n.announces.Go(func() {
 		defer close(done)
 		f(n.ctx)
 	})
+	n.mu.Unlock()
 	timer := n.b.clk.NewTimer(announceWait)
 	defer timer.Stop()
 	select {
@@ -314,10 +320,17 @@ func (n *registrar) heartbeat(ctx context.Context, addr string) {
 	}
 }
 
+// stop ends what changes of topics have begun. Nothing begins any more.
+func (n *registrar) stop() {
+	n.mu.Lock()
+	n.cancel()
+	n.mu.Unlock()
+	n.announces.Wait()
+}
+
 // unregister takes leave.
 func (n *registrar) unregister() {
-	n.cancel()
-	n.announces.Wait()
+	n.stop()
 	n.b.standby.stop()
 	c := n.b.conf.Load()
 	id, known := n.b.brokerID()

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -137,4 +138,23 @@ func TestHungNameServer(t *testing.T) {
 	b.until("heartbeats of the other", func() bool { return well.count(code.BrokerHeartbeat) > beats+2 })
 	hung.answer(true)
 	b.until("all is registered", func() bool { return slices.Equal(hung.knows(), []string{"T-1"}) })
+}
+
+// TestTopicsChangeWhileTheBrokerStops: requests are still served while it takes leave.
+func TestTopicsChangeWhileTheBrokerStops(t *testing.T) {
+	b := startBroker(t, nil)
+	for range 300 {
+		n := newRegistrar(b.Broker)
+		var changes sync.WaitGroup
+		for range 3 {
+			changes.Go(func() {
+				for n.ctx.Err() == nil {
+					n.inTime(func(context.Context) {})
+				}
+			})
+		}
+		n.stop()
+		n.inTime(func(context.Context) { t.Error("something has begun after the end") })
+		changes.Wait()
+	}
 }
