@@ -51,6 +51,7 @@ type session struct {
 	consumers map[string]int // the weight of the last subscription that it has brought
 	weight    int            // of all of them
 	producers map[string]struct{}
+	asked     bool // it is being asked for its subscriptions
 }
 
 // channel counts the producer groups that a connection is in under one client id. Only with the last is the client gone.

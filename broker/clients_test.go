@@ -3,11 +3,13 @@ package broker
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/castor-mq/castor/message"
+	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
@@ -434,4 +436,46 @@ func TestCheckClientConfig(t *testing.T) {
 		p.ok(code.CheckClientConfig, nil, check(typeSQL, "a > 1"))
 		p.refused(code.CheckClientConfig, nil, check(typeSQL, "a >"), code.SubscriptionParseFailed, "filter")
 	}
+}
+
+// TestNewerSubscriptionIsAskedFor: a client that pulls with a newer SQL92 subscription than its heartbeats have told is asked for it.
+func TestNewerSubscriptionIsAskedFor(t *testing.T) {
+	b := startBroker(t, map[string]string{"enablePropertyFilter": "true"})
+	var asked, silent atomic.Int32
+	p := b.connectAnswering(func(r *remoting.Request) error {
+		if code.Request(r.Code) != code.GetConsumerRunningInfo {
+			return nil
+		}
+		asked.Add(1)
+		if silent.Load() > 0 {
+			r.Park()
+			return nil
+		}
+		r.Reply(code.Success, "", nil, []byte(`{"mqTable":{{"brokerName":"b","queueId":0,"topic":"t"}:{"commitOffset":0}},"properties":{},"statusTable":{},"subscriptionSet":[`+
+			`{"classFilterMode":false,"codeSet":[],"expressionType":"SQL92","subString":"a > 3","subVersion":8,"tagsSet":[],"topic":"t"}]}`))
+		return nil
+	})
+	p.send("t", 0, "no")
+	p.send("t", 0, "yes", "a", "4")
+	d := consumerBeat("id", "g", "t")
+	s := &d.ConsumerDataSet[0].SubscriptionDataSet[0]
+	s.SubString, s.ExpressionType, s.SubVersion = "a > 5", typeSQL, 2
+	p.beat(d)
+	pull := header.PullMessageRequest{ConsumerGroup: "g", Topic: "t", MaxMsgNums: 32, SubVersion: 8, ExpressionType: typeSQL}
+	silent.Store(1)
+	for range 5 {
+		p.refused(code.PullMessage, &pull, nil, code.SubscriptionNotLatest, "not latest")
+	}
+	b.until("the client was asked", func() bool { return asked.Load() > 0 })
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the client was asked %d times at once", n)
+	}
+	silent.Store(0)
+	b.until("the subscription is known", func() bool {
+		r, err := p.Call(t.Context(), b.Addr(), code.PullMessage, &pull, nil)
+		return err == nil && code.Response(r.Code) == code.Success && cmp.Equal([]string{"yes"}, bodies(p.records(r.Body)))
+	})
+	other := b.connect() // it is no member
+	other.refused(code.PullMessage, &header.PullMessageRequest{ConsumerGroup: "g", Topic: "t", MaxMsgNums: 32, SubVersion: 9, ExpressionType: typeSQL}, nil,
+		code.SubscriptionNotLatest, "not latest")
 }

@@ -70,6 +70,41 @@ func (b *Broker) handleHeartbeat(r *remoting.Request, _ *header.HeartbeatRequest
 	return r.OK(&header.HeartbeatResponse{SupportV2: header.Some(true), SubChange: header.Some(stale)}, nil)
 }
 
+// askSubscriptions asks a consumer what it subscribes, since it knows better than its last heartbeat said. Java's client makes a new version of
+// a subscription at every rebalance, and drops the heartbeat that should tell of it while another one is under way: the next comes 30 s later.
+func (c *clients) askSubscriptions(conn *remoting.Conn, group string) {
+	c.mu.Lock()
+	s, g := c.sessions[conn], c.consumers[group]
+	if s == nil || s.asked || g == nil || g.members[conn] == nil {
+		c.mu.Unlock()
+		return
+	}
+	s.asked = true
+	m, name := *g.members[conn], g.name
+	c.mu.Unlock()
+	h := &header.GetConsumerRunningInfoRequest{ConsumerGroup: name, ClientID: m.id}
+	c.b.ask(m, code.GetConsumerRunningInfo, h, nil, statusAnswers, func(r *remoting.Reply, err error) {
+		c.mu.Lock()
+		s.asked = false
+		still := c.consumers[name] == g && g.members[conn] != nil
+		c.mu.Unlock()
+		if err == nil {
+			err = r.Err()
+		}
+		var info body.ConsumerRunningInfo
+		if err == nil {
+			err = fastjson.Unmarshal(r.Body, &info)
+		}
+		v := g.view.Load()
+		d := body.ConsumerData{GroupName: name, ConsumeType: v.consumeType, MessageModel: v.model, ConsumeFromWhere: v.from, SubscriptionDataSet: info.SubscriptionSet}
+		if err != nil || !still || len(d.SubscriptionDataSet) == 0 || !c.room(conn, &body.HeartbeatData{ConsumerDataSet: []body.ConsumerData{d}}) {
+			return // the next heartbeat tells
+		}
+		m.seen = c.b.clk.NowMs()
+		c.joinConsumer(m, &d, false)
+	})
+}
+
 // prepareGroup makes what a consumer of the group needs: the group and its retry topic. ok is false if the consumer is to be
 // passed over.
 func (b *Broker) prepareGroup(r *remoting.Request, d *body.ConsumerData, withoutSub bool) (ok bool, err error) {

@@ -223,12 +223,11 @@ func (b *Broker) pullSubscriptionOf(r *remoting.Request, h *header.PullMessageRe
 			return nil, code.New(code.SubscriptionNotExist, "the consumer's subscription not exist%s", faq)
 		}
 		if sub.data.SubVersion < h.SubVersion {
+			b.clients.askSubscriptions(r.Conn, h.ConsumerGroup)
 			if !isTag(h.ExpressionType) || sub.tags == nil && h.ExpressionType == "" {
 				return nil, code.New(code.SubscriptionNotLatest, "the consumer's subscription not latest")
 			}
-			// Clients look at the tags themselves, too. Java's refuses this as well, and its client, which makes a new version at every rebalance
-			// and drops the heartbeat that should tell of it while another one is under way, then gets nothing for 30 s.
-			sub = everything
+			sub = everything // clients look at the tags themselves, too
 		}
 	}
 	if sub.tags == nil && !b.conf.Load().EnablePropertyFilter {
