@@ -180,12 +180,14 @@ func (o *offsets) settle(batch *offsetBatch, err error) {
 		t.Reply(code.Success, "", nil, nil)
 	}
 	for _, q := range batch.queries {
-		if err != nil {
+		offset, ok := o.known(q.key)
+		switch {
+		case err != nil:
 			q.ticket.Fail(err)
-		} else if offset, ok := o.known(q.key); ok {
+		case !ok: // the topic or the group was deleted meanwhile
+			q.ticket.Fail(errNoOffset)
+		default:
 			q.ticket.Reply(code.Success, "", &header.QueryConsumerOffsetResponse{Offset: offset}, nil)
-		} else { // the topic or the group was deleted meanwhile
-			q.ticket.Reply(code.QueryNotFound, "Not found, maybe this group consumer boot first", nil, nil)
 		}
 	}
 }
@@ -322,8 +324,10 @@ func (b *Broker) handleQueryOffset(r *remoting.Request, h *header.QueryConsumerO
 	case young:
 		return r.OK(&header.QueryConsumerOffsetResponse{Offset: 0}, nil)
 	}
-	return code.New(code.QueryNotFound, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
+	return errNoOffset
 }
+
+var errNoOffset = code.New(code.QueryNotFound, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
 
 // young tells whether a queue is whole and began not long ago. If it may not block, the error vfs.ErrWouldBlock means that it must.
 func (b *Broker) young(q *queue.Queue, mayBlock bool) (bool, error) {

@@ -165,7 +165,7 @@ func (n *registrar) registerFull(ctx context.Context, addr string) {
 		if id != 0 || n.b.reigns() {
 			mark = markFull
 		}
-		err := n.register(ctx, addr, all, version, mark)
+		err := n.register(ctx, addr, id, all, version, mark)
 		was := s.seen.Swap(err == nil)
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -231,7 +231,8 @@ func (n *registrar) announce(ctx context.Context, names []string) {
 			if len(topics) == 0 {
 				return
 			}
-			if err := n.register(ctx, addr, topics, version, mark); err != nil && ctx.Err() == nil {
+			id, _ := n.b.brokerID()
+			if err := n.register(ctx, addr, id, topics, version, mark); err != nil && ctx.Err() == nil {
 				s.seen.Store(false)
 				n.b.log.Warn("changed topics could not be registered; a full registration brings them", zap.Strings("topics", names), zap.String("nameServer", addr), zap.Error(err))
 			}
@@ -240,7 +241,7 @@ func (n *registrar) announce(ctx context.Context, names []string) {
 }
 
 // register sends REGISTER_BROKER. Permissions are masked by the broker's own.
-func (n *registrar) register(ctx context.Context, addr string, topics []*body.TopicConfig, version body.DataVersion, m mark) error {
+func (n *registrar) register(ctx context.Context, addr string, id int64, topics []*body.TopicConfig, version body.DataVersion, m mark) error {
 	c := n.b.conf.Load()
 	table := make(map[string]body.TopicConfig, len(topics))
 	for _, t := range topics {
@@ -248,7 +249,6 @@ func (n *registrar) register(ctx context.Context, addr string, topics []*body.To
 		own.Perm &= c.BrokerPermission | permInherit
 		table[t.TopicName] = own
 	}
-	id, _ := n.b.brokerID()
 	return n.registerAs(ctx, addr, c.BrokerName, id, version, table, m)
 }
 
