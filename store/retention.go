@@ -144,9 +144,9 @@ func (s *Store) Clean(manual bool) error {
 // noteDisk refuses sends, or takes them again.
 func (s *Store) noteDisk(d decision, used, limit int) {
 	switch {
-	case d.full && !s.diskFull.Swap(true):
-		s.log.Error("disk almost full: sends are refused; free space, or lower fileReservedTime or diskSpaceCleanForciblyRatio", zap.Int("usedPercent", used), zap.Int("limit", limit))
-	case d.notFull && s.diskFull.Swap(false):
+	case d.full && s.fullSince.CompareAndSwap(0, s.clk.NowMs()):
+		s.log.Error("disk almost full: sends are refused, unless a replica takes over; free space, or lower fileReservedTime or diskSpaceCleanForciblyRatio", zap.Int("usedPercent", used), zap.Int("limit", limit))
+	case d.notFull && s.fullSince.Swap(0) != 0:
 		s.log.Info("disk has room again: sends are taken", zap.Int("usedPercent", used))
 	}
 }

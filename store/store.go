@@ -152,8 +152,8 @@ type Store struct {
 	wanted     atomic.Int64 // counts the calls of Advance
 	broken     atomic.Pointer[error]
 	onApply    func()
-	diskFull   atomic.Bool
-	damaged    atomic.Bool // a part of the log
+	fullSince  atomic.Int64 // ms; 0: the disk is not fuller than Retention.WarningLevel
+	damaged    atomic.Bool  // a part of the log
 	waiters    waiters
 	ticked     atomic.Int64 // uptime at the last look at deadlines
 	dispatcher dispatcher
@@ -289,10 +289,20 @@ func (s *Store) Writeable() error {
 	if err := s.dead(); err != nil {
 		return err
 	}
-	if s.diskFull.Load() || s.Log.Full() {
+	if s.fullSince.Load() != 0 || s.Log.Full() {
 		return ErrDiskFull
 	}
 	return nil
+}
+
+// yield is how long a store of a group still takes what is appended after its disk has become almost full: by then another replica, if there is one
+// with room, is master.
+const yield = 3 * time.Second
+
+// refuses tells whether nothing is taken since the disk is almost full.
+func (s *Store) refuses() bool {
+	since := s.fullSince.Load()
+	return since != 0 && (!s.cfg.Replicated || s.clk.NowMs()-since >= yield.Milliseconds())
 }
 
 // stall is how long a write of the log may take, or a sync that somebody waits for, before the disk counts as one that hangs.
@@ -307,7 +317,7 @@ func (s *Store) Stalled() bool {
 // Append writes the records next to each other, or none of them, and has w told when they are confirmed; w may be nil. An error
 // means that nothing was written and w is not told. The caller calls Advance afterwards, once for any number of appends.
 func (s *Store) Append(entries []commitlog.Entry, w Waiter) error {
-	if s.diskFull.Load() {
+	if s.refuses() {
 		return ErrDiskFull
 	}
 	return s.append(entries, w)

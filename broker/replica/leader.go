@@ -26,8 +26,10 @@ const (
 	// is there no more and the controllers do not say that they can do without it.
 	hopeless = 300 * time.Millisecond
 	stuck    = time.Second
-	// near is how far behind the end a replica may be to be proposed, in bytes.
-	near = 4 << 20
+	// near is how far behind the end a replica may be to be proposed, in bytes, and recent how long ago it must have had the whole log: what comes
+	// then waits for it.
+	near   = 4 << 20
+	recent = 200 * time.Millisecond
 )
 
 // Unknown is the watermark while nothing may be confirmed.
@@ -141,11 +143,21 @@ func (l *Leader) Attach(id int64, session uint64, end, life int64, learner bool,
 	}
 }
 
-// Detach ends a connection.
+// Detach ends a connection. Who was about to join the set is not waited for.
 func (l *Leader) Detach(id int64, session uint64, now time.Time) {
-	if p := l.peer(id); p.session == session {
-		p.session, p.acked, p.gone = 0, Unknown, now
+	p := l.peer(id)
+	if p.session != session {
+		return
 	}
+	p.session, p.acked, p.gone = 0, Unknown, now
+	if l.joins(id) {
+		l.proposed = nil
+	}
+}
+
+// joins tells whether a replica is proposed, and the controllers do not know of it.
+func (l *Leader) joins(id int64) bool {
+	return !l.sent && slices.Contains(l.proposed, id) && !slices.Contains(l.set, id)
 }
 
 // Ack takes an acknowledgement. It reports whether it can be true: nobody has more than we have, or less than he had.
@@ -273,7 +285,7 @@ func (l *Leader) Tick(end int64, now time.Time) []int64 {
 	case l.entered():
 		l.sent = true
 		return l.proposed
-	case now.Sub(l.since) > entering:
+	case now.Sub(l.since) > entering || slices.ContainsFunc(l.proposed, func(id int64) bool { return l.joins(id) && l.left(l.peer(id), end, now) }):
 		l.proposed = nil
 	}
 	return nil
@@ -327,7 +339,7 @@ func (l *Leader) left(p *peer, end int64, now time.Time) bool {
 func (l *Leader) invite(end int64, now time.Time) {
 	var best int64
 	for id, p := range l.peers {
-		if p.session == 0 || p.learner || slices.Contains(l.set, id) || end-p.acked > near || l.left(p, end, now) {
+		if p.session == 0 || p.learner || slices.Contains(l.set, id) || end-p.acked > near || now.Sub(p.caught) > recent || l.left(p, end, now) {
 			continue
 		}
 		if best == 0 || cmp.Or(p.refused.Compare(l.peers[best].refused), cmp.Compare(id, best)) < 0 {

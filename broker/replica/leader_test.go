@@ -216,9 +216,43 @@ func TestNewcomerThatStopsIsGivenUp(t *testing.T) {
 	if l.Watermark() != 900 {
 		t.Fatal(l.Watermark())
 	}
-	wants(t, l.Tick(1000, at(2100)))
+	wants(t, l.Tick(1000, at(550)))
 	if l.Watermark() != 1000 {
 		t.Fatal("the newcomer still counts", l.Watermark())
+	}
+}
+
+func TestNewcomerThatIsTooSlowIsGivenUp(t *testing.T) {
+	l := NewLeader(1, 7, []int64{1, 2}, 4, 2, 3*time.Second, t0)
+	l.Attach(2, 20, 9000, 0, false, t0)
+	l.Attach(3, 30, 900, 0, false, t0)
+	for ms := 50; ms <= 2100; ms += 50 {
+		wants(t, l.Tick(9000, at(ms)))
+		l.mustAck(t, 3, 30, int64(900+ms), 9000, at(ms))
+	}
+	if l.Watermark() != 9000 {
+		t.Fatal("the newcomer still counts", l.Watermark())
+	}
+}
+
+// A replica whose disk is full connects again and again and takes nothing. As long as it was proposed each time, nothing was confirmed.
+func TestNewcomerThatComesAndGoesStopsNobody(t *testing.T) {
+	l := NewLeader(1, 7, []int64{1, 2}, 4, 2, 3*time.Second, t0)
+	l.Attach(2, 20, 900, 0, false, t0)
+	end := int64(1000)
+	for session := range uint64(50) {
+		now := at(int(session) * 100)
+		l.Attach(3, 30+session, 900, 0, false, now)
+		wants(t, l.Tick(end, now))
+		if end > 3000 && l.Watermark() != end-100 {
+			t.Fatal("it is waited for", l.Watermark())
+		}
+		l.Detach(3, 30+session, now.Add(time.Millisecond))
+		end += 100
+		l.mustAck(t, 2, 20, end-100, end, now.Add(2*time.Millisecond))
+		if l.Watermark() != end-100 {
+			t.Fatal("it counts when it has gone", l.Watermark())
+		}
 	}
 }
 

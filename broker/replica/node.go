@@ -32,6 +32,12 @@ type Role struct {
 	Replicas     int // that are registered; 0 if that is not known
 }
 
+// masterless is the role as long as nobody is master.
+func (r Role) masterless() Role {
+	r.Master, r.MasterAddr = 0, ""
+	return r
+}
+
 // newer tells whether r replaces old.
 func (r *Role) newer(old *Role) bool {
 	return r.Epoch > old.Epoch || r.Epoch == old.Epoch && (r.SetEpoch > old.SetEpoch || r.SetEpoch == old.SetEpoch && r.Replicas > old.Replicas)
@@ -315,17 +321,28 @@ func (n *Node) accept(ctx context.Context) error {
 	}
 }
 
-// roles takes up what SetRole has left, one role after the other.
+// roles takes up what SetRole has left, one role after the other. A master's needs room on the disk, and waits for it.
 func (n *Node) roles(ctx context.Context) error {
 	defer n.unfollow()
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-n.changed:
+		case <-again:
 		}
-		if err := n.become(ctx, *n.wanted.Load()); err != nil {
+		r := *n.wanted.Load()
+		switch err := n.become(ctx, r); {
+		case err == nil:
+			again = nil
+		case !errors.Is(err, vfs.ErrNoSpace):
 			return err
+		default:
+			if again == nil {
+				n.log.Error("this broker is elected, and does not become master before there is room on its disk: free space, or start another replica that has some", zap.Int32("epoch", r.Epoch), zap.Error(err))
+			}
+			again = time.After(retry)
 		}
 	}
 }
@@ -346,13 +363,16 @@ func (n *Node) become(ctx context.Context, r Role) error {
 		n.advance()
 	case r.Master != 0 && r.Master == n.cfg.ID() && (r.Epoch <= max(n.LastEpoch(), n.former) || n.store.Joining()) && !bugs.ResumeEpoch:
 		// Of a former life, or by controllers that know too little: what is confirmed may be missing here. There will be an election.
-		n.resign(Role{Epoch: r.Epoch, SyncStateSet: r.SyncStateSet, SetEpoch: r.SetEpoch}, master)
+		n.resign(r.masterless(), master)
 		n.cfg.Outdated()
 	case r.Master != 0 && r.Master == n.cfg.ID():
-		if err := n.lead(r, master); err != nil {
-			return err
+		err := n.lead(r, master)
+		if err == nil {
+			n.cfg.Changed(r, true)
+		} else if old.Epoch != r.Epoch {
+			n.cfg.Changed(r.masterless(), false)
 		}
-		n.cfg.Changed(r, true)
+		return err
 	default:
 		n.cfg.Changed(r, false) // who comes from now on waits for the next master
 		n.resign(r, master)
@@ -363,8 +383,7 @@ func (n *Node) become(ctx context.Context, r Role) error {
 
 // lead makes this broker master. Its log is the group's from now on.
 func (n *Node) lead(r Role, was bool) error {
-	n.unfollow()
-	n.resign(r, was)
+	n.resign(r.masterless(), was)
 	end := n.store.Log.End()
 	n.mu.Lock()
 	epochs := n.epochs.Begin(r.Epoch, end)
@@ -379,6 +398,7 @@ func (n *Node) lead(r Role, was bool) error {
 	}
 	n.mu.Lock()
 	defer n.look()
+	n.role = r
 	n.leader = NewLeader(n.cfg.ID(), r.Epoch, r.SyncStateSet, r.SetEpoch, n.cfg.MinInSync(&r), n.cfg.MaxLag(), time.Now())
 	n.mu.Unlock()
 	n.log.Info("this broker is master", zap.Int32("epoch", r.Epoch), zap.Int64s("syncStateSet", r.SyncStateSet), zap.Int64("offset", end), zap.Int64("confirmed", n.store.Confirmed()))

@@ -13,7 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/castor-mq/castor/internal/bugs"
+	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/remoting"
+	"github.com/castor-mq/castor/store/commitlog"
 )
 
 // The pause before a replica connects again: the first, from which it doubles, and the longest; and another one if what went wrong will
@@ -21,6 +23,7 @@ import (
 const (
 	firstRetry = 5 * time.Millisecond
 	retry      = 100 * time.Millisecond
+	retryFull  = time.Second // while our disk is full
 	retryOdd   = 5 * time.Second
 )
 
@@ -53,8 +56,11 @@ func (k *sink) run(ctx context.Context) {
 		if time.Since(began) > retry {
 			pause = firstRetry // it was connected
 		}
-		if errors.Is(err, errStay) || errors.Is(err, errFetch) {
+		switch {
+		case errors.Is(err, errStay), errors.Is(err, errFetch):
 			pause = k.n.pause
+		case errors.Is(err, commitlog.ErrFull), errors.Is(err, vfs.ErrNoSpace):
+			pause = retryFull
 		}
 		timer := time.NewTimer(pause)
 		select {

@@ -4,6 +4,7 @@
 //	cluster.go  the processes
 //	network.go  what they say to each other, so that it can be cut
 //	disk.go     what their disks suffer from
+//	small.go    disks that can be filled
 //	limits.go   what else a process can suffer from
 //	load.go     producers and commits, and what they must find afterwards
 //	beside.go   another program that sends, with a client as users have it
@@ -32,7 +33,7 @@ type fault struct {
 	brief string
 	hit   func(ctx context.Context, c *Cluster) (mend func() error, err error)
 	halts bool // nothing can be acknowledged before it is mended: the time from then on counts
-	cuts  bool // it needs a network that can be cut
+	needs Kind // of cluster
 }
 
 // faults is the table of what can be broken.
@@ -71,57 +72,60 @@ var faults = []fault{
 	{name: "hung-copy", brief: "no write or sync of a replica's disk ends", hit: sicken((*Cluster).replica, hung)},
 	{name: "broken-disk", brief: "each write and sync of the master's disk fails", hit: sicken((*Cluster).Master, broken)},
 	{name: "broken-copy", brief: "each write and sync of a replica's disk fails", hit: sicken((*Cluster).replica, broken)},
+	{name: "full-disk", brief: "the master's disk is full", needs: Fillable, hit: on((*Cluster).Master, (*Process).fill, (*Process).room)},
+	{name: "full-copy", brief: "a replica's disk is full", needs: Fillable, hit: on((*Cluster).replica, (*Process).fill, (*Process).room)},
+	{name: "full-disks", brief: "the disks of all brokers are full", needs: Fillable, halts: true, hit: fillAll},
 	{name: "kill-two", brief: "kill -9 of the master and a replica", halts: true, hit: together(
 		on((*Cluster).replica, (*Process).Kill, (*Process).Start), on((*Cluster).Master, (*Process).Kill, (*Process).Start))},
 	{name: "kill-quorum", brief: "kill -9 of the master and two controllers", halts: true, hit: together(
 		on((*Cluster).Master, (*Process).Kill, (*Process).Start), on((*Cluster).Leader, (*Process).Kill, (*Process).Start), on((*Cluster).follower, (*Process).Kill, (*Process).Start))},
-	{name: "cut-master", brief: "the master is cut off from replicas and controllers", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+	{name: "cut-master", brief: "the master is cut off from replicas and controllers", needs: Severable, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
 		m, err := c.Master(ctx)
 		if err == nil {
 			c.net.cut(between([]*Process{m}, c.servers())...)
 		}
 		return c.net.heal, err
 	}},
-	{name: "mute-master", brief: "replicas and controllers do not hear the master", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+	{name: "mute-master", brief: "replicas and controllers do not hear the master", needs: Severable, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
 		m, err := c.Master(ctx)
 		if err == nil {
 			c.net.cut(only(between([]*Process{m}, c.servers()), m.Name)...)
 		}
 		return c.net.heal, err
 	}},
-	{name: "cut-replicas", brief: "the master is cut off from its replicas", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+	{name: "cut-replicas", brief: "the master is cut off from its replicas", needs: Severable, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
 		m, err := c.Master(ctx)
 		if err == nil {
 			c.net.cut(between([]*Process{m}, c.Brokers)...)
 		}
 		return c.net.heal, err
 	}},
-	{name: "cut-quorum", brief: "the master is cut off from the controllers", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+	{name: "cut-quorum", brief: "the master is cut off from the controllers", needs: Severable, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
 		m, err := c.Master(ctx)
 		if err == nil {
 			c.net.cut(between([]*Process{m}, c.Controllers)...)
 		}
 		return c.net.heal, err
 	}},
-	{name: "cut-replica", brief: "a replica is cut off from everybody", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+	{name: "cut-replica", brief: "a replica is cut off from everybody", needs: Severable, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
 		r, err := c.replica(ctx)
 		if err == nil {
 			c.net.cut(between([]*Process{r}, c.servers())...)
 		}
 		return c.net.heal, err
 	}},
-	{name: "cut-leader", brief: "the leading controller is cut off from everybody", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+	{name: "cut-leader", brief: "the leading controller is cut off from everybody", needs: Severable, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
 		l, err := c.Leader(ctx)
 		if err == nil {
 			c.net.cut(between([]*Process{l}, c.servers())...)
 		}
 		return c.net.heal, err
 	}},
-	{name: "split-quorum", brief: "no controller reaches another", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
+	{name: "split-quorum", brief: "no controller reaches another", needs: Severable, hit: func(_ context.Context, c *Cluster) (func() error, error) {
 		c.net.cut(between(c.Controllers, c.Controllers)...)
 		return c.net.heal, nil
 	}},
-	{name: "bridge", brief: "only one replica reaches both the master and the others", cuts: true, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
+	{name: "bridge", brief: "only one replica reaches both the master and the others", needs: Severable, hit: func(ctx context.Context, c *Cluster) (func() error, error) {
 		m, err := c.Master(ctx)
 		if err != nil {
 			return nothing, err
@@ -134,7 +138,7 @@ var faults = []fault{
 		}
 		return c.net.heal, err
 	}},
-	{name: "ring", brief: "every server reaches its neighbours only", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
+	{name: "ring", brief: "every server reaches its neighbours only", needs: Severable, hit: func(_ context.Context, c *Cluster) (func() error, error) {
 		all := c.servers()
 		for i, p := range all {
 			for j, q := range all {
@@ -145,15 +149,15 @@ var faults = []fault{
 		}
 		return c.net.heal, nil
 	}, halts: true},
-	{name: "slow", brief: "every message between servers takes 20 ms more", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
+	{name: "slow", brief: "every message between servers takes 20 ms more", needs: Severable, hit: func(_ context.Context, c *Cluster) (func() error, error) {
 		c.net.slow(lag{20 * time.Millisecond, 1}, between(c.servers(), c.servers())...)
 		return c.net.heal, nil
 	}},
-	{name: "lossy", brief: "of 50 messages between servers one takes 200 ms more, as after a lost packet", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
+	{name: "lossy", brief: "of 50 messages between servers one takes 200 ms more, as after a lost packet", needs: Severable, hit: func(_ context.Context, c *Cluster) (func() error, error) {
 		c.net.slow(lag{200 * time.Millisecond, 50}, between(c.servers(), c.servers())...)
 		return c.net.heal, nil
 	}},
-	{name: "reset", brief: "all connections are reset", cuts: true, hit: func(_ context.Context, c *Cluster) (func() error, error) {
+	{name: "reset", brief: "all connections are reset", needs: Severable, hit: func(_ context.Context, c *Cluster) (func() error, error) {
 		c.net.reset()
 		return nothing, nil
 	}},
@@ -218,7 +222,7 @@ func (c *Cluster) servers() []*Process { return slices.Concat(c.Controllers, c.B
 
 // startEmpty starts a broker that has lost its disk.
 func (p *Process) startEmpty() error {
-	return errors.Join(os.RemoveAll(filepath.Join(filepath.Dir(p.conf), "store")), p.Start())
+	return errors.Join(os.RemoveAll(p.store()), p.Start())
 }
 
 // wake continues a stopped process, or starts it again if something else has ended it meanwhile.
@@ -286,6 +290,14 @@ func Main(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(chosen, func(f fault) bool { return f.needs == Fillable }) && !private() {
+		started, err := again(ctx, args, out)
+		if started || *only != "" {
+			return err
+		}
+		fmt.Fprintf(out, "no disk is filled, for want of namespaces: %v\n", err)
+		chosen = slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return f.needs == Fillable })
+	}
 	o := Options{Dir: *dir, Controllers: 3, Brokers: 3, Keys: map[string]string{}}
 	for pair := range strings.SplitSeq(*keys, ",") {
 		if k, v, ok := strings.Cut(pair, "="); ok {
@@ -300,27 +312,14 @@ func Main(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	// A network that can be cut answers for processes that are gone, so what happens to processes is looked at without it.
-	direct := slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return f.cuts })
-	cut := slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return !f.cuts })
-	rounds := p.rounds
-	for _, part := range []struct {
-		name   string
-		faults []fault
-	}{{"direct", direct}, {"network", cut}} {
-		if len(part.faults) == 0 {
-			continue
-		}
-		o := o
-		o.Network = part.name == "network"
-		if len(direct) > 0 && len(cut) > 0 {
-			o.Dir = filepath.Join(o.Dir, part.name)
+	for _, part := range parts(chosen, p.rounds) {
+		o, p := o, p
+		o.Kind, p.rounds = part.kind, part.rounds
+		p.seconds = slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return f.needs != Plain && f.needs != part.kind })
+		if len(part.faults) < len(chosen) {
+			o.Dir = filepath.Join(o.Dir, string(part.kind))
 			if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 				return err
-			}
-			p.rounds = rounds * len(direct) / len(chosen)
-			if o.Network {
-				p.rounds = rounds - p.rounds
 			}
 		}
 		fmt.Fprintf(out, "3 controllers, 3 brokers, files in %s\n", o.Dir)
@@ -332,6 +331,29 @@ func Main(ctx context.Context, args []string, out io.Writer) error {
 		err = os.RemoveAll(o.Dir)
 	}
 	return err
+}
+
+// part is the faults for one kind of cluster.
+type part struct {
+	kind   Kind
+	faults []fault
+	rounds int
+}
+
+// parts are the faults by the kind of cluster that they need, each with its share of the rounds.
+func parts(chosen []fault, rounds int) (ps []part) {
+	done, given := 0, 0
+	for _, k := range []Kind{Plain, Fillable, Severable} {
+		p := part{kind: k, faults: slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return f.needs != k })}
+		if len(p.faults) == 0 {
+			continue
+		}
+		done += len(p.faults)
+		p.rounds = rounds*done/len(chosen) - given
+		given += p.rounds
+		ps = append(ps, p)
+	}
+	return ps
 }
 
 func choose(names string) (chosen []fault, err error) {
@@ -357,6 +379,7 @@ type plan struct {
 	pause, down, between time.Duration
 	load                 string
 	pairs                bool
+	seconds              []fault // of pairs
 }
 
 func run(ctx context.Context, o Options, chosen []fault, p plan, out io.Writer) (err error) {
@@ -411,7 +434,7 @@ func (p plan) run(ctx context.Context, c *Cluster, l *load, b *beside, chosen []
 	for i := range p.rounds {
 		f := chosen[i%len(chosen)]
 		if p.pairs {
-			f = f.with(chosen[rand.IntN(len(chosen))])
+			f = f.with(p.seconds[rand.IntN(len(p.seconds))])
 		}
 		sleep(ctx, p.between)
 		seen := 0

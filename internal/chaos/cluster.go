@@ -51,7 +51,22 @@ type Process struct {
 	cmd       *exec.Cmd
 	ended     chan error
 	stopped   bool // by SIGSTOP
+	small     bool // its store has a disk of its own
 }
+
+// store is the folder of a broker's store.
+func (p *Process) store() string { return filepath.Join(filepath.Dir(p.conf), "store") }
+
+// Kind says what can be done to a cluster besides what can be done to processes.
+type Kind string
+
+// The kinds. A network that can be cut answers for processes that are gone, and a small disk is in memory: what happens to processes is looked
+// at without them.
+const (
+	Plain     Kind = "direct"
+	Severable Kind = "network" // what its servers say to each other can be cut
+	Fillable  Kind = "disks"   // the disks of its brokers are small
+)
 
 // Options say what to start.
 type Options struct {
@@ -59,7 +74,7 @@ type Options struct {
 	Binary      string // castor
 	Controllers int
 	Brokers     int
-	Network     bool              // it can be cut
+	Kind        Kind
 	Keys        map[string]string // of every broker, beside those that are needed
 }
 
@@ -72,7 +87,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	next := func() string { p := ports[0]; ports = ports[1:]; return p }
 	host := func(int) string { return "127.0.0.1" }
-	if o.Network {
+	if o.Kind == Severable {
 		c.net = newNetwork()
 		host = func(i int) string { return fmt.Sprintf("127.0.1.%d", i) }
 	}
@@ -98,10 +113,16 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		host, ha := host(1+o.Controllers+i), next()
 		keys := map[string]string{"brokerClusterName": ClusterName, "brokerName": GroupName, "brokerIP1": host, "brokerIP2": host, "namesrvAddr": c.Names.Addr, "fastListenPort": "-1",
 			"enableControllerMode": "true", "controllerAddr": strings.Join(controllers, ";"), "storePathRootDir": "store", "mappedFileSizeCommitLog": "67108864", "diskMaxUsedSpaceRatio": "97", "diskSpaceCleanForciblyRatio": "98", "diskSpaceWarningLevelRatio": "99", "haListenPort": ha}
+		if o.Kind == Fillable {
+			maps.Copy(keys, smallKeys)
+		}
 		maps.Copy(keys, o.Keys)
 		p, err := c.process(o.Binary, "broker", fmt.Sprintf("broker-%d", i), host, next(), keys)
 		if err == nil && c.net != nil {
 			err = c.net.serve(p.Name, host, ha)
+		}
+		if err == nil && o.Kind == Fillable {
+			err = p.mount()
 		}
 		if err != nil {
 			return c, err
@@ -243,7 +264,7 @@ func (c *Cluster) Close() error {
 		if p.stopped {
 			_ = p.Continue()
 		}
-		err = errors.Join(err, p.Kill())
+		err = errors.Join(err, p.Kill(), p.unmount())
 	}
 	if c.net != nil {
 		c.net.close()

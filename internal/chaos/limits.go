@@ -103,7 +103,7 @@ func damage(ctx context.Context, c *Cluster) (func() error, error) {
 	if err := r.Kill(); err != nil {
 		return r.Start, err
 	}
-	err = flip(filepath.Join(filepath.Dir(r.conf), "store", "commitlog"))
+	err = flip(filepath.Join(r.store(), "commitlog"))
 	if err == nil {
 		err = r.Start()
 	}
