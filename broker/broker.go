@@ -120,7 +120,7 @@ func (b *Broker) configureBursts(c *conf.Broker) {
 	}
 }
 
-// New opens the store and binds the ports. Nothing is served before Run; Close must be called if Run is not.
+// New opens the store, then binds the ports: clients that come while it recovers turn elsewhere. Nothing is served before Run, which must be called.
 func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	if o.Clock == nil {
 		o.Clock = clock.Real{}
@@ -140,12 +140,12 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	if b.tls, err = remoting.NewTLS(cfg.TLS, o.FS, o.Clock, o.Log.Named("tls")); err != nil {
 		return nil, err
 	}
-	b.client = remoting.NewClient(nil, b.tls.Client())
-	if err := b.listen(cfg); err != nil {
+	if b.store, err = store.Open(sc, o.FS, o.Clock, o.Log.Named("store")); err != nil { // clients that come meanwhile turn elsewhere
 		return nil, err
 	}
-	if b.store, err = store.Open(sc, o.FS, o.Clock, o.Log.Named("store")); err != nil {
-		return nil, err
+	b.client = remoting.NewClient(nil, b.tls.Client())
+	if err := b.listen(cfg); err != nil {
+		return nil, errors.Join(err, b.abandon())
 	}
 	b.topics = newTopics(b)
 	b.offsets = newOffsets(b)
@@ -164,10 +164,24 @@ func New(cfg *conf.Broker, o Options) (*Broker, error) {
 	b.store.SetApplied(b.standby.stateChanged)
 	if cfg.EnableControllerMode {
 		if b.replicas, err = newReplicas(b, cfg); err != nil {
-			return nil, errors.Join(err, b.store.Close())
+			return nil, errors.Join(err, b.abandon())
 		}
 	}
 	return b, nil
+}
+
+// abandon releases what a broker has that will not run.
+func (b *Broker) abandon() error {
+	for _, s := range []*remoting.Server{b.server, b.fast} {
+		if s != nil {
+			s.Close()
+		}
+	}
+	if b.metrics != nil {
+		_ = b.metrics.ln.Close()
+	}
+	b.client.Close()
+	return b.store.Close()
 }
 
 // listen binds the ports and settles the advertised address.

@@ -39,7 +39,7 @@ type Store struct {
 	DiskMaxUsedSpaceRatio int32 `conf:"diskMaxUsedSpaceRatio" default:"75" min:"1" max:"100" unit:"%" apply:"hot"`
 	// Used part of the disk above which the oldest files are deleted whatever their age.
 	DiskSpaceCleanForciblyRatio int32 `conf:"diskSpaceCleanForciblyRatio" default:"85" min:"1" max:"100" unit:"%" apply:"hot"`
-	// Used part of the disk above which sends are refused.
+	// Used part of the disk above which sends are refused; by the master of a group from 3 s later on, when another replica has had time to take its place.
 	DiskSpaceWarningLevelRatio int32 `conf:"diskSpaceWarningLevelRatio" default:"90" min:"1" max:"100" unit:"%" apply:"hot"`
 	// Whether young files may be deleted when the disk is full.
 	CleanFileForciblyEnable bool `conf:"cleanFileForciblyEnable" default:"true" apply:"hot"`

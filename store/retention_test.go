@@ -14,6 +14,7 @@ import (
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message"
+	"github.com/castor-mq/castor/store/commitlog"
 	"github.com/castor-mq/castor/store/queue"
 )
 
@@ -182,6 +183,24 @@ func TestRetentionByDisk(t *testing.T) {
 	}
 	if pass(99) != 0 || segments() != 1 {
 		t.Fatal("the last segment went")
+	}
+}
+
+// A master of a group whose disk is almost full says so at once, and refuses nothing before another one can have taken its place.
+func TestAlmostFullMasterYields(t *testing.T) {
+	s := &Store{clk: clock.Real{}, cfg: Config{Replicated: true}, Log: &commitlog.Log{}}
+	for ago, refuses := range map[time.Duration]bool{0: false, yield / 2: false, yield + time.Second: true} {
+		s.fullSince.Store(s.clk.NowMs() - ago.Milliseconds())
+		if s.refuses() != refuses || !errors.Is(s.Writeable(), ErrDiskFull) {
+			t.Fatal(ago, s.refuses())
+		}
+	}
+	if s.fullSince.Store(0); s.refuses() || s.Writeable() != nil {
+		t.Fatal("there is room")
+	}
+	s.cfg.Replicated = false
+	if s.fullSince.Store(s.clk.NowMs()); !s.refuses() {
+		t.Fatal("there is nobody else")
 	}
 }
 

@@ -164,6 +164,14 @@ func (f *fleet) freeze(on bool) {
 
 // elect begins an epoch.
 func (f *fleet) elect(id int64) *member {
+	r := f.name(id)
+	m := f.members[id]
+	f.await("a master", func() bool { s := m.node.Status(); return s.Master && s.Role.Epoch == r.Epoch })
+	return m
+}
+
+// name begins an epoch, and does not wait for the master.
+func (f *fleet) name(id int64) Role {
 	f.mu.Lock()
 	f.role = Role{Epoch: f.role.Epoch + 1, Master: id, MasterAddr: strconv.FormatInt(id, 10), SyncStateSet: []int64{id}, SetEpoch: f.role.SetEpoch + 1}
 	r := f.role
@@ -173,9 +181,7 @@ func (f *fleet) elect(id int64) *member {
 			m.node.SetRole(r)
 		}
 	}
-	m := f.members[id]
-	f.await("a master", func() bool { s := m.node.Status(); return s.Master && s.Role.Epoch == r.Epoch })
-	return m
+	return r
 }
 
 func (f *fleet) set() []int64 {

@@ -336,7 +336,7 @@ func (n *Node) roles(ctx context.Context) error {
 		switch err := n.become(ctx, r); {
 		case err == nil:
 			again = nil
-		case !errors.Is(err, vfs.ErrNoSpace):
+		case !vfs.NoSpace(err):
 			return err
 		default:
 			if again == nil {

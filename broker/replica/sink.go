@@ -59,7 +59,7 @@ func (k *sink) run(ctx context.Context) {
 		switch {
 		case errors.Is(err, errStay), errors.Is(err, errFetch):
 			pause = k.n.pause
-		case errors.Is(err, commitlog.ErrFull), errors.Is(err, vfs.ErrNoSpace):
+		case errors.Is(err, commitlog.ErrFull), vfs.NoSpace(err):
 			pause = retryFull
 		}
 		timer := time.NewTimer(pause)

@@ -174,12 +174,16 @@ func startController(g *lifecycle.Group, f *serverFlags) error {
 	if err != nil {
 		return err
 	}
-	s, err := controller.New(cfg, controller.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
-	if err != nil {
-		return err
-	}
-	log.Info("controller started", zap.Stringer("address", s.Addr()))
-	g.Go("controller", s.Run)
+	g.Go("controller", func(ctx context.Context) error {
+		return whileFull(ctx, log, "controller", func(ctx context.Context) error {
+			s, err := controller.New(cfg, controller.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
+			if err != nil {
+				return err
+			}
+			log.Info("controller started", zap.Stringer("address", s.Addr()))
+			return s.Run(ctx)
+		})
+	})
 	return nil
 }
 
@@ -192,15 +196,44 @@ func runBroker(ctx context.Context, args []string) error {
 	if err != nil {
 		return done(err)
 	}
-	b, err := broker.New(cfg, broker.Options{Log: log, FS: chaos.Disk(vfs.OS{})})
-	if err != nil {
-		return err
+	return whileFull(ctx, log, "broker", func(ctx context.Context) error {
+		b, err := broker.New(cfg, broker.Options{Log: log, FS: chaos.Disk(vfs.OS{})})
+		if err != nil {
+			return err
+		}
+		beside := lifecycle.New(context.WithoutCancel(ctx)) // also while the broker takes leave
+		if cfg.EnableControllerMode && cfg.WatchdogTimeoutMillis > 0 {
+			beside.Go("watchdog", func(ctx context.Context) error {
+				return watchdog.Run(ctx, cfg.BrokerName+" at "+b.Addr(), time.Duration(cfg.WatchdogTimeoutMillis)*time.Millisecond, b.Replaceable, log.Named("watchdog"))
+			})
+		}
+		return errors.Join(b.Run(ctx), beside.Stop())
+	})
+}
+
+// roomLook is how often a server that has found no room on its disk tries again.
+const roomLook = time.Second
+
+// whileFull runs a server, and again whenever it has ended for want of room on its disk: with what it has to write before it goes on, it can do
+// nothing else, and needs nobody who starts it when there is room again.
+func whileFull(ctx context.Context, log *zap.Logger, name string, run func(ctx context.Context) error) error {
+	for said := false; ; {
+		began := time.Now()
+		err := run(ctx)
+		if !vfs.NoSpace(err) || ctx.Err() != nil {
+			return err
+		}
+		if time.Since(began) > time.Minute {
+			said = false
+		}
+		if !said {
+			log.Error("no room on the disk: the "+name+" starts again when there is some; free space", zap.Error(err))
+		}
+		said = true
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(roomLook):
+		}
 	}
-	beside := lifecycle.New(context.WithoutCancel(ctx)) // also while the broker takes leave
-	if cfg.EnableControllerMode && cfg.WatchdogTimeoutMillis > 0 {
-		beside.Go("watchdog", func(ctx context.Context) error {
-			return watchdog.Run(ctx, cfg.BrokerName+" at "+b.Addr(), time.Duration(cfg.WatchdogTimeoutMillis)*time.Millisecond, b.Replaceable, log.Named("watchdog"))
-		})
-	}
-	return errors.Join(b.Run(ctx), beside.Stop())
 }

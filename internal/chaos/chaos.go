@@ -12,6 +12,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -74,6 +75,7 @@ var faults = []fault{
 	{name: "broken-copy", brief: "each write and sync of a replica's disk fails", hit: sicken((*Cluster).replica, broken)},
 	{name: "full-disk", brief: "the master's disk is full", needs: Fillable, hit: on((*Cluster).Master, (*Process).fill, (*Process).room)},
 	{name: "full-copy", brief: "a replica's disk is full", needs: Fillable, hit: on((*Cluster).replica, (*Process).fill, (*Process).room)},
+	{name: "full-leader", brief: "the leading controller's disk is full", needs: Fillable, hit: on((*Cluster).Leader, (*Process).fill, (*Process).room)},
 	{name: "full-disks", brief: "the disks of all brokers are full", needs: Fillable, halts: true, hit: fillAll},
 	{name: "kill-two", brief: "kill -9 of the master and a replica", halts: true, hit: together(
 		on((*Cluster).replica, (*Process).Kill, (*Process).Start), on((*Cluster).Master, (*Process).Kill, (*Process).Start))},
@@ -228,10 +230,8 @@ func (p *Process) startEmpty() error {
 // wake continues a stopped process, or starts it again if something else has ended it meanwhile.
 func (p *Process) wake() error {
 	_ = p.Continue()
-	if p.Died() != nil {
-		return p.Start()
-	}
-	return nil
+	_ = p.Died()
+	return p.Start()
 }
 
 // follower is a controller that runs.
@@ -317,7 +317,7 @@ func Main(ctx context.Context, args []string, out io.Writer) error {
 		o.Kind, p.rounds = part.kind, part.rounds
 		p.seconds = slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return f.needs != Plain && f.needs != part.kind })
 		if len(part.faults) < len(chosen) {
-			o.Dir = filepath.Join(o.Dir, string(part.kind))
+			o.Dir = filepath.Join(o.Dir, cmp.Or(string(part.kind), "direct"))
 			if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -54,7 +55,7 @@ type Process struct {
 	small     bool // its store has a disk of its own
 }
 
-// store is the folder of a broker's store.
+// store is the folder of what a broker or a controller keeps.
 func (p *Process) store() string { return filepath.Join(filepath.Dir(p.conf), "store") }
 
 // Kind says what can be done to a cluster besides what can be done to processes.
@@ -63,9 +64,9 @@ type Kind string
 // The kinds. A network that can be cut answers for processes that are gone, and a small disk is in memory: what happens to processes is looked
 // at without them.
 const (
-	Plain     Kind = "direct"
+	Plain     Kind = ""
 	Severable Kind = "network" // what its servers say to each other can be cut
-	Fillable  Kind = "disks"   // the disks of its brokers are small
+	Fillable  Kind = "disks"   // the disks of its servers are small
 )
 
 // Options say what to start.
@@ -103,7 +104,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	for i, addr := range controllers {
 		host, port, _ := net.SplitHostPort(addr)
 		p, err := c.process(o.Binary, "controller", fmt.Sprintf("controller-%d", i), host, port, map[string]string{"controllerDLegerGroup": "chaos", "controllerDLegerPeers": strings.Join(peers, ";"),
-			"controllerDLegerSelfId": fmt.Sprintf("n%d", i), "controllerStorePath": "data", "configStorePath": "controller.properties"})
+			"controllerDLegerSelfId": fmt.Sprintf("n%d", i), "controllerStorePath": "store", "configStorePath": "controller.properties"})
 		if err != nil {
 			return c, err
 		}
@@ -121,13 +122,17 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		if err == nil && c.net != nil {
 			err = c.net.serve(p.Name, host, ha)
 		}
-		if err == nil && o.Kind == Fillable {
-			err = p.mount()
-		}
 		if err != nil {
 			return c, err
 		}
 		c.Brokers = append(c.Brokers, p)
+	}
+	if o.Kind == Fillable {
+		for _, p := range c.servers() {
+			if err := p.mount(); err != nil {
+				return c, err
+			}
+		}
 	}
 	for _, p := range c.all() {
 		if err := p.Start(); err != nil {
@@ -137,17 +142,22 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, c.Await(ctx, o.Brokers)
 }
 
+// freePorts are n ports that nobody listens on, below those that the system gives to who connects: a server that is down for a while must not lose
+// its port to them.
 func freePorts(n int) (ports []string, err error) {
-	for range n {
-		l, e := net.Listen("tcp", "127.0.0.1:0")
+	for range 1000 {
+		l, e := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000)))
 		if e != nil {
-			return nil, e
+			err = e
+			continue
 		}
 		defer l.Close() //nolint:errcheck // only its number is wanted
 		_, port, _ := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, port)
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
 	}
-	return ports, nil
+	return nil, fmt.Errorf("there are no %d free ports: %w", n, err)
 }
 
 func (c *Cluster) all() []*Process {

@@ -244,10 +244,15 @@ func pathError(op Op, path string, err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) && pe.Path == path {
 		err = pe.Err
 	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if NoSpace(err) {
 		err = &noSpaceError{errno: err}
 	}
 	return &fs.PathError{Op: string(op), Path: path, Err: err}
+}
+
+// NoSpace tells whether err says that a disk or a quota is full, also in the words of the system.
+func NoSpace(err error) bool {
+	return errors.Is(err, ErrNoSpace) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
 // noSpaceError says in its own words whether the disk or the quota is full, and matches ErrNoSpace.
