@@ -67,6 +67,7 @@ func (e *echoes) is(q query, from netip.AddrPort, forwarded bool, now time.Time)
 func (b *Broker) unlessEcho(serve func(*remoting.Request) error) func(*remoting.Request) error {
 	fresh := b.onFresh(serve)
 	later := b.orInLane(serve, func(r *remoting.Request) error {
+		r.GiveTurn()
 		time.Sleep(echoPause)
 		return fresh(r)
 	})

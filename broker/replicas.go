@@ -67,6 +67,7 @@ func newReplicas(b *Broker, c *conf.Broker) (*replicas, error) {
 	g := &replicas{b: b, haAddr: net.JoinHostPort(c.BrokerIP2, strconv.Itoa(l.Addr().(*net.TCPAddr).Port)),
 		lane: remoting.NewLane("master", 64, int(c.SendThreadPoolQueueCapacity), 0)}
 	g.lane.SetMaxWait(patience)
+	g.lane.InOrder()
 	g.term.Store(newTerm(replica.Role{}, false, 0))
 	g.member = membership.New(membership.Config{
 		Cluster: c.BrokerClusterName, Name: c.BrokerName, Addr: b.addr, IdentityFile: c.StorePathBrokerIdentity,
@@ -338,6 +339,7 @@ func (b *Broker) onWhole(serve func(*remoting.Request) error) func(*remoting.Req
 // here to the master is cut.
 func (g *replicas) forward(r *remoting.Request, serve func(*remoting.Request) error, within time.Duration) error {
 	deadline := time.Now().Add(within - r.Age())
+	r.AwaitTurn(time.Until(deadline))
 	_, hopped := r.Ext(hop)
 	var last error
 	cutOff := false // from the master

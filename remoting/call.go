@@ -53,18 +53,34 @@ func (c *Conn) Go(rc code.Request, h header.Appender, body []byte, done func(*Re
 // Call sends a request and waits for its reply or the end of ctx. A reply with an error code is returned as a reply; see
 // Reply.Err.
 func (c *Conn) Call(ctx context.Context, rc code.Request, h header.Appender, body []byte) (*Reply, error) {
-	type result struct {
-		r   *Reply
-		err error
-	}
+	return c.start(rc, h, body).wait(ctx)
+}
+
+// call is a request that has been sent.
+type call struct {
+	c      *Conn
+	rc     code.Request
+	result chan result
+	forget func()
+}
+
+type result struct {
+	r   *Reply
+	err error
+}
+
+func (c *Conn) start(rc code.Request, h header.Appender, body []byte) call {
 	ch := make(chan result, 1)
-	forget := c.Go(rc, h, body, func(r *Reply, err error) { ch <- result{r, err} })
+	return call{c, rc, ch, c.Go(rc, h, body, func(r *Reply, err error) { ch <- result{r, err} })}
+}
+
+func (k call) wait(ctx context.Context) (*Reply, error) {
 	select {
-	case got := <-ch:
+	case got := <-k.result:
 		return got.r, got.err
 	case <-ctx.Done():
-		forget()
-		return nil, fmt.Errorf("%s to %s: %w", rc, c.remote, ctx.Err())
+		k.forget()
+		return nil, fmt.Errorf("%s to %s: %w", k.rc, k.c.remote, ctx.Err())
 	}
 }
 

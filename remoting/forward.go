@@ -48,7 +48,9 @@ func (cl *Client) Forward(ctx context.Context, addr string, r *Request, mark str
 		r.state = replied
 		return err
 	}
-	reply, err := c.Call(ctx, code.Request(r.Code), h, r.Body)
+	sent := c.start(code.Request(r.Code), h, r.Body)
+	r.GiveTurn()
+	reply, err := sent.wait(ctx)
 	if err != nil {
 		return err
 	}

@@ -28,10 +28,12 @@ type Lane struct {
 	capacity int
 	maxWait  atomic.Int64 // ns; 0 means no limit
 	givesWay bool
+	inOrder  bool
 	ready    chan struct{} // holds one token per waiting request, so that workers can wait for it and for the end
 
 	mu    sync.Mutex
 	lines map[*Conn]*laneLine // of the connections that wait
+	last  map[*Conn]*turn     // of the newest request of each connection, until that is over
 	turns []*laneLine         // whose turn is next; a line that has become empty meanwhile is passed over
 	count int                 // of waiting requests
 	runs  int                 // requests that run
@@ -65,6 +67,9 @@ func NewLane(name string, workers, capacity int, maxWait time.Duration) *Lane {
 // GiveWay has the lane's threads leave the processors to all others of the process and the machine that want them: for long work
 // that must not slow short work down, and must not be what others wait for: BurstEnd is not called for it. Call it before Run.
 func (l *Lane) GiveWay() { l.givesWay = true }
+
+// InOrder gives each request a turn (Request.AwaitTurn). Call it before Run.
+func (l *Lane) InOrder() { l.inOrder, l.last = true, map[*Conn]*turn{} }
 
 // SetMaxWait changes the limit, also for requests that wait already.
 func (l *Lane) SetMaxWait(d time.Duration) { l.maxWait.Store(int64(d)) }
@@ -118,6 +123,7 @@ func (l *Lane) submit(rt *Router, route *Route, r *Request) {
 	}
 	r.state = parked
 	if dropped != nil {
+		l.done(dropped)
 		dropped.Reply(code.SystemBusy, overload, nil, nil)
 		dropped.Conn.Flush()
 	}
@@ -152,6 +158,10 @@ func (l *Lane) push(t laneTask) (dropped *Request, ok bool) {
 		own = &laneLine{}
 		l.lines[t.r.Conn] = own
 		l.turns = append(l.turns, own)
+	}
+	if l.inOrder {
+		t.r.turn = &turn{before: l.last[t.r.Conn], over: make(chan struct{})}
+		l.last[t.r.Conn] = t.r.turn
 	}
 	own.tasks = append(own.tasks, t)
 	own.bytes += size
@@ -244,6 +254,7 @@ func (l *Lane) work(ctx context.Context) error {
 		}
 		if t, ok := l.pop(); ok {
 			l.serve(t)
+			l.done(t.r)
 			l.mu.Lock()
 			l.runs--
 			l.mu.Unlock()
@@ -284,6 +295,7 @@ func (l *Lane) refuseOverdue(ctx context.Context) error {
 		if limit := time.Duration(l.maxWait.Load()); limit > 0 {
 			for _, t := range l.overdue(limit) {
 				l.refuse(t)
+				l.done(t.r)
 			}
 			pause = min(pause, max(limit/10, 10*time.Millisecond))
 		}

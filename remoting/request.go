@@ -43,6 +43,7 @@ type Request struct {
 	state   byte
 	lane    *Lane // that it runs in; nil: on the reader
 	checked bool  // Router.Before has let it pass
+	turn    *turn // in that lane, if it has them
 }
 
 // Age is how long ago the request came, to the millisecond.
