@@ -386,8 +386,10 @@ const (
 const (
 	// drainTime bounds how long a master that is to hand over waits for what is under way.
 	drainTime = time.Second
-	// drainHold is how long it then waits for the election before it goes on.
-	drainHold = 2 * time.Second
+	// drainHold is how long it then waits for the election before it goes on. An election takes milliseconds, unless who wanted it is gone.
+	drainHold = 500 * time.Millisecond
+	// handOverTime bounds how long a master that stops waits for another one.
+	handOverTime = 3 * time.Second
 )
 
 // drain has a master take nothing new, and waits until everything that it has taken is confirmed. If the term is not over soon after
@@ -403,7 +405,6 @@ func (g *replicas) drain(ctx context.Context, t *term) error {
 		return nil
 	}
 	g.b.log.Info("handing over: new requests wait for the next master", zap.Int32("epoch", t.role.Epoch))
-	resume := time.AfterFunc(drainTime+drainHold, func() { t.draining.Store(false) })
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
@@ -413,7 +414,6 @@ func (g *replicas) drain(ctx context.Context, t *term) error {
 		case <-t.over:
 			return nil
 		case <-ctx.Done():
-			resume.Stop()
 			t.draining.Store(false)
 			return code.New(code.SystemError, "what is under way is not confirmed in %v", drainTime)
 		case <-tick.C:
@@ -424,13 +424,14 @@ func (g *replicas) drain(ctx context.Context, t *term) error {
 			still = 0
 		}
 	}
+	time.AfterFunc(drainHold, func() { t.draining.Store(false) })
 	return nil
 }
 
 // handOver has another replica elected, if this broker is master and there is one, waits until the requests that came meanwhile are
 // answered by it, and leaves the set.
 func (g *replicas) handOver() {
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime+drainHold)
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTime)
 	defer cancel()
 	t, s := g.term.Load(), g.node.Status()
 	if !s.Master {
