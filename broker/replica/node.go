@@ -89,6 +89,7 @@ type Node struct {
 	pause time.Duration // retryOdd
 
 	unable    atomic.Bool  // of a master: what comes now cannot be expected to be confirmed
+	waits     atomic.Bool  // elected, and cannot become master yet
 	watermark atomic.Int64 // what the others have, or the master says is confirmed
 	sources   atomic.Pointer[[]*source]
 	numbered  atomic.Int64 // snapshots
@@ -321,7 +322,7 @@ func (n *Node) accept(ctx context.Context) error {
 	}
 }
 
-// roles takes up what SetRole has left, one role after the other. A master's needs room on the disk, and waits for it.
+// roles takes up what SetRole has left, one role after the other. A master's needs room on the disk, and a descriptor, and waits for them.
 func (n *Node) roles(ctx context.Context) error {
 	defer n.unfollow()
 	var again <-chan time.Time
@@ -336,13 +337,16 @@ func (n *Node) roles(ctx context.Context) error {
 		switch err := n.become(ctx, r); {
 		case err == nil:
 			again = nil
-		case !vfs.NoSpace(err):
+		case !vfs.Scarce(err):
 			return err
 		default:
 			if again == nil {
-				n.log.Error("this broker is elected, and does not become master before there is room on its disk: free space, or start another replica that has some", zap.Int32("epoch", r.Epoch), zap.Error(err))
+				n.log.Error("this broker is elected, and cannot become master before it can write down its epoch: it needs room on its disk and a free descriptor", zap.Int32("epoch", r.Epoch), zap.Error(err))
 			}
 			again = time.After(retry)
+		}
+		if waits := again != nil; n.waits.Swap(waits) != waits {
+			n.cfg.AbleChanged()
 		}
 	}
 }
@@ -545,8 +549,9 @@ func (n *Node) advance() {
 	n.store.Advance()
 }
 
-// Able tells whether what a master takes now can be expected to be confirmed soon. It costs next to nothing.
-func (n *Node) Able() bool { return !n.unable.Load() }
+// Able tells whether what a master takes now can be expected to be confirmed soon; who is elected and cannot become master is not. It costs next to
+// nothing.
+func (n *Node) Able() bool { return !n.unable.Load() && !n.waits.Load() }
 
 // Hears tells whether a replica takes the master's log, or could until a moment ago.
 func (n *Node) Hears() bool {

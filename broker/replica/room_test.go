@@ -17,10 +17,11 @@ func TestElectedWithoutRoom(t *testing.T) {
 		if s := r.node.Status(); s.Master || s.Role.Master != 0 || r.node.LastEpoch() == epoch {
 			t.Fatal(s)
 		}
+		f.await("it says so", func() bool { return !r.node.Able() })
 		r.node.SetRole(f.role) // nothing new
 	}
 	r.fs.SetFree(1 << 30)
-	f.await("a master", func() bool { return r.node.Status().Master })
+	f.await("a master", func() bool { return r.node.Status().Master && r.node.Able() })
 	r.put("T", 10)
 	f.inSync(r, m)
 

@@ -51,6 +51,10 @@ var faults = []fault{
 	{name: "stop-leader", brief: "SIGSTOP of the leading controller", hit: on((*Cluster).Leader, (*Process).Stop, (*Process).wake)},
 	{name: "kill-both", brief: "kill -9 of the master and the leading controller", hit: together(
 		on((*Cluster).Master, (*Process).Kill, (*Process).Start), on((*Cluster).Leader, (*Process).Kill, (*Process).Start))},
+	{name: "kill-names", brief: "kill -9 of the name server", hit: on((*Cluster).names, (*Process).Kill, (*Process).Start)},
+	{name: "stop-names", brief: "SIGSTOP of the name server", hit: on((*Cluster).names, (*Process).Stop, (*Process).wake)},
+	{name: "move-master", brief: "the master is killed and starts at another address", hit: on((*Cluster).Master, (*Process).move, done)},
+	{name: "move-replica", brief: "a replica is killed and starts at another address", hit: on((*Cluster).replica, (*Process).move, done)},
 	{name: "empty-replica", brief: "a replica loses its disk", hit: on((*Cluster).replica, (*Process).Kill, (*Process).startEmpty)},
 	{name: "rolling", brief: "every broker is restarted, one after the other", hit: func(ctx context.Context, c *Cluster) (func() error, error) {
 		for _, p := range c.Brokers {
@@ -64,8 +68,10 @@ var faults = []fault{
 		return nothing, nil
 	}},
 	{name: "stutter", brief: "the master runs for a third of the time", hit: stutter},
-	{name: "descriptors", brief: "the master gets no more descriptors", hit: limit(unix.RLIMIT_NOFILE, descriptors, false)},
-	{name: "memory", brief: "the master gets no more memory", hit: limit(unix.RLIMIT_AS, addresses, true)},
+	{name: "descriptors", brief: "the master gets no more descriptors", hit: limit((*Cluster).Master, unix.RLIMIT_NOFILE, descriptors, false)},
+	{name: "descriptors-replica", brief: "a replica gets no more descriptors", hit: limit((*Cluster).replica, unix.RLIMIT_NOFILE, descriptors, false)},
+	{name: "descriptors-leader", brief: "the leading controller gets no more descriptors", hit: limit((*Cluster).Leader, unix.RLIMIT_NOFILE, descriptors, false)},
+	{name: "memory", brief: "the master gets no more memory", hit: limit((*Cluster).Master, unix.RLIMIT_AS, addresses, true)},
 	{name: "damage", brief: "a bit of a replica's log is flipped while it is down", hit: damage},
 	{name: "slow-disk", brief: "each write and sync of the master's disk takes 20 ms more", hit: sicken((*Cluster).Master, slow)},
 	{name: "slow-copy", brief: "each write and sync of a replica's disk takes 20 ms more", hit: sicken((*Cluster).replica, slow)},
@@ -170,6 +176,9 @@ type hit = func(ctx context.Context, c *Cluster) (mend func() error, err error)
 
 func nothing() error { return nil }
 
+// done is how to mend what has mended itself.
+func done(*Process) error { return nil }
+
 // on does something to one process.
 func on(find func(c *Cluster, ctx context.Context) (*Process, error), do, undo func(p *Process) error) hit {
 	return func(ctx context.Context, c *Cluster) (func() error, error) {
@@ -233,6 +242,9 @@ func (p *Process) wake() error {
 	_ = p.Died()
 	return p.Start()
 }
+
+// names is the name server.
+func (c *Cluster) names(context.Context) (*Process, error) { return c.Names, nil }
 
 // follower is a controller that runs.
 func (c *Cluster) follower(context.Context) (*Process, error) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -218,6 +219,31 @@ func (p *Process) Start() error {
 	go func() { ended <- cmd.Wait() }()
 	return nil
 }
+
+// move kills a broker and starts it at ports that it has not had.
+func (p *Process) move() error {
+	if p.net != nil {
+		return errors.New("the network knows its address")
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(p.conf)
+	if err != nil {
+		return err
+	}
+	text = listenPort.ReplaceAll(text, []byte("listenPort="+ports[0]))
+	text = haListenPort.ReplaceAll(text, []byte("haListenPort="+ports[1]))
+	host, _, _ := net.SplitHostPort(p.Addr)
+	p.Addr = net.JoinHostPort(host, ports[0])
+	return errors.Join(p.Kill(), os.WriteFile(p.conf, text, 0o600), p.Start())
+}
+
+var (
+	listenPort   = regexp.MustCompile(`(?m)^listenPort=.*$`)
+	haListenPort = regexp.MustCompile(`(?m)^haListenPort=.*$`)
+)
 
 // Running tells whether the process lives.
 func (p *Process) Running() bool { return p.ended != nil }

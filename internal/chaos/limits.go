@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit has the master get no more of a resource than it has, as use tells, until it is mended. Meanwhile many connect to it. Where it may die of that
+// limit has a process get no more of a resource than it has, as use tells, until it is mended. Meanwhile many connect to it. Where it may die of that
 // it is started again in any case: dying takes a while.
-func limit(resource int, use func(pid int) (uint64, error), deadly bool) hit {
+func limit(find func(c *Cluster, ctx context.Context) (*Process, error), resource int, use func(pid int) (uint64, error), deadly bool) hit {
 	return func(ctx context.Context, c *Cluster) (func() error, error) {
-		m, err := c.Master(ctx)
+		m, err := find(c, ctx)
 		if err != nil {
 			return nothing, err
 		}

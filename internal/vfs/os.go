@@ -255,6 +255,11 @@ func NoSpace(err error) bool {
 	return errors.Is(err, ErrNoSpace) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
+// Scarce tells whether err says that something is short that may be there again soon: space, descriptors, memory.
+func Scarce(err error) bool {
+	return NoSpace(err) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
+}
+
 // noSpaceError says in its own words whether the disk or the quota is full, and matches ErrNoSpace.
 type noSpaceError struct{ errno error }
 
