@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +55,8 @@ const (
 	fieldTorn = "torn"
 	// fieldLives is an ext field of CONTROLLER_ALTER_SYNC_STATE_SET: the incarnations in which the members have acknowledged what counts, a JSON object.
 	fieldLives = "incarnations"
+	// fieldEpoch and fieldMaxOffset are the last master epoch in the broker's log, and its end, as in heartbeats.
+	fieldEpoch, fieldMaxOffset = "epoch", "maxOffset"
 	// fieldLearner: "true" says that the broker never joins the set.
 	fieldLearner = "learner"
 	// fieldHealthy is an ext field of heartbeats: "false" says that the broker is sick; see Vitals.
@@ -307,19 +311,32 @@ func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToC
 	torn, _ := r.Ext(fieldTorn)
 	learner, _ := r.Ext(fieldLearner)
 	c.Torn, c.Learner = torn == "true", learner == "true"
-	if text, ok := r.Ext(fieldIncarnation); ok {
+	log := unheard
+	for _, f := range []struct {
+		name     string
+		min, max int64
+		set      func(n int64)
+	}{
+		{fieldIncarnation, 1, math.MaxInt64, func(n int64) { c.Incarnation = n }},
+		{fieldMinInSync, 1, maxReplicas, func(n int64) { c.MinInSync = int32(n) }},
+		{fieldEpoch, -1, maxMasterEpoch, func(n int64) { log.Epoch = int32(n) }},
+		{fieldMaxOffset, -1, math.MaxInt64, func(n int64) { log.MaxOffset = n }},
+	} {
+		text, ok := r.Ext(f.name)
+		if !ok {
+			continue
+		}
 		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 1 {
-			return code.New(code.InvalidParameter, "field %s: %.255q is no number", fieldIncarnation, text)
+		if err != nil || n < f.min || n > f.max {
+			return code.New(code.InvalidParameter, "field %s: %.255q is no number from %d to %d", f.name, text, f.min, f.max)
 		}
-		c.Incarnation = n
+		f.set(n)
 	}
-	if text, ok := r.Ext(fieldMinInSync); ok {
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || n < 1 || n > maxReplicas {
-			return code.New(code.InvalidParameter, "field %s: %.255q is no number of replicas", fieldMinInSync, text)
+	if s.node.status.Load().Leading {
+		if err := s.checkTwin(c); err != nil {
+			return err
 		}
-		c.MinInSync = int32(n)
+		c.Torn = c.Torn || s.wentBack(c, log)
 	}
 	id := header.RegisterBrokerToControllerResponse{ClusterName: h.ClusterName, BrokerName: h.BrokerName}
 	return s.change(r, c, &id, func(w call, res Result) {
@@ -333,6 +350,37 @@ func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToC
 		}
 		w.ok(&out, syncStateSet(g))
 	})
+}
+
+// checkTwin refuses a broker with the id of another one that lives, as one that was started with a copy of its files: what the one has acknowledged the
+// other may lack.
+func (s *Server) checkTwin(c *Register) error {
+	g := s.groupOf(c.Name)
+	if g == nil {
+		return nil // the command says more
+	}
+	addr := g.Replicas[c.ID].Addr
+	s.mu.Lock()
+	lives := s.table.Lively(Broker{c.Name, c.ID}, s.clock.Now())
+	s.mu.Unlock()
+	if addr == "" || addr == c.Addr || !lives {
+		return nil
+	}
+	return code.New(code.ControllerBrokerIDInvalid, "id %d of %s is that of the broker at %s, which lives: if the store of %s is a copy of its, remove it to get an id and a log of its own", c.ID, c.Name, addr, c.Addr)
+}
+
+// wentBack tells whether a broker that starts has less than it has said before: it runs on an old copy of its disk.
+func (s *Server) wentBack(c *Register, log Vitals) bool {
+	s.mu.Lock()
+	known := s.table.Known(Broker{c.Name, c.ID})
+	s.mu.Unlock()
+	older := cmp.Or(cmp.Compare(log.Epoch, known.Epoch), cmp.Compare(log.MaxOffset, known.MaxOffset)) < 0
+	if log.MaxOffset < 0 || !older || log.MaxOffset == known.MaxOffset { // an epoch in which nothing was written is forgotten by who starts again
+		return false
+	}
+	s.log.Warn("a broker has started with less than it has had: it is not elected before it has caught up", zap.String("broker", c.Name), zap.Int64("id", c.ID), zap.String("address", c.Addr),
+		zap.Int64("maxOffset", log.MaxOffset), zap.Int32("epoch", log.Epoch), zap.Int64("hadMaxOffset", known.MaxOffset), zap.Int32("hadEpoch", known.Epoch))
+	return true
 }
 
 func (s *Server) replicaInfo(r *remoting.Request, h *header.GetReplicaInfoRequest) error {
@@ -470,14 +518,14 @@ func (s *Server) heartbeat(r *remoting.Request, h *header.BrokerHeartbeatRequest
 	if v.Epoch >= maxMasterEpoch {
 		return code.New(code.ControllerInvalidRequest, "epoch %d cannot be", v.Epoch)
 	}
+	if life, said := r.Ext(fieldIncarnation); said && life != strconv.FormatInt(g.Replicas[h.BrokerID.V].Incarnation, 10) {
+		return code.New(code.ControllerBrokerNeedToBeRegistered, "BrokerId: %d has been registered in broker-set: %s for another process", h.BrokerID.V, g.Name)
+	}
 	r.Conn.Data.Store(heard{}) // before the table knows the connection, so that its end is not missed
 	timeout := min(max(h.HeartbeatTimeoutMillis.Or(0), 0), maxTimeout.Milliseconds())
 	s.observe(&Heartbeat{Broker{g.Name, h.BrokerID.V}, v, time.Duration(timeout) * time.Millisecond, r.Conn})
 	if !r.Conn.Alive() {
 		s.disconnected(r.Conn)
-	}
-	if life, said := r.Ext(fieldIncarnation); said && life != strconv.FormatInt(g.Replicas[h.BrokerID.V].Incarnation, 10) {
-		return code.New(code.ControllerBrokerNeedToBeRegistered, "BrokerId: %d has been registered in broker-set: %s for another process", h.BrokerID.V, g.Name)
 	}
 	r.Reply(code.Success, "Heart beat success", nil, nil)
 	return nil

@@ -37,6 +37,8 @@ const (
 	standstill = 2 * tickPeriod
 	// forgetAfter is when a broker that is dead is dropped from the table.
 	forgetAfter = time.Hour
+	// lively is how long after a heartbeat nobody at another address may take a broker's id: two of Java's heartbeats.
+	lively = 2 * time.Second
 	// outlookPeriod is how long another controller must see more than this one before it is the better leader.
 	outlookPeriod = 2 * time.Second
 )
@@ -296,6 +298,12 @@ func (l *Liveness) Dead(b Broker, now time.Time) bool {
 	default:
 		return v.refused || listened >= introduced
 	}
+}
+
+// Lively tells whether the broker spoke to this controller a moment ago, over a connection that has not ended.
+func (l *Liveness) Lively(b Broker, now time.Time) bool {
+	v := l.brokers[b]
+	return v != nil && !v.lost && now.Sub(v.seen) < lively
 }
 
 // Why says in words why a broker is not alive.

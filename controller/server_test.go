@@ -18,6 +18,7 @@ import (
 	"github.com/castor-mq/castor/internal/clock"
 	"github.com/castor-mq/castor/internal/fastjson"
 	"github.com/castor-mq/castor/internal/vfs"
+	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/body"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
@@ -83,6 +84,57 @@ func TestKilledMasterIsReplaced(t *testing.T) {
 	h, set := replicaInfoAt(lead)
 	if h.MasterBrokerID.V != slave.id || h.MasterEpoch.V != 2 || !slices.Equal(set.SyncStateSet, []int64{slave.id}) || set.SyncStateSetEpoch != 3 {
 		t.Errorf("master %d of epoch %d, set %+v", h.MasterBrokerID.V, h.MasterEpoch.V, set)
+	}
+}
+
+// TestTwinIsRefused: a broker with the id of another one that lives gets in when that one is gone, and its heartbeats do not count before.
+func TestTwinIsRefused(t *testing.T) {
+	t.Parallel()
+	all := quorum(t, 1, nil)
+	lead := leaderOf(t, all)
+	one, twin := startBroker(t), startBroker(t)
+	one.join(lead, map[string]string{fieldIncarnation: "7"})
+	twin.id = one.id
+	register := func() *remoting.Reply {
+		return twin.call(lead, code.ControllerRegisterBroker, plus{&header.RegisterBrokerToControllerRequest{ClusterName: twin.cluster, BrokerName: twin.name, BrokerID: twin.id, BrokerAddress: twin.addr},
+			map[string]string{fieldIncarnation: "8"}}, nil)
+	}
+	beat := func() *remoting.Reply {
+		return twin.call(lead, code.BrokerHeartbeat, plus{&header.BrokerHeartbeatRequest{ClusterName: twin.cluster, BrokerName: twin.name, BrokerAddr: twin.addr, BrokerID: header.Some(twin.id)},
+			map[string]string{fieldIncarnation: "8"}}, nil)
+	}
+	if r := beat(); code.Response(r.Code) != code.ControllerBrokerNeedToBeRegistered {
+		t.Fatal(r.Err())
+	}
+	if r := register(); code.Response(r.Code) != code.ControllerBrokerIDInvalid || !strings.Contains(string(r.Remark), one.addr) {
+		t.Fatal(r.Err())
+	}
+	one.kill()
+	within(t, "the id is free", func() bool { return register().Err() == nil })
+	if err := beat().Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOldCopyIsNotTrusted: a replica in sync that starts with less than it has said is out of the set.
+func TestOldCopyIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		epoch, offset string
+		trusted       bool
+	}{{"0", "100", true}, {"0", "101", true}, {"0", "99", false}, {"1", "99", true}, {"-1", "100", true}, {"-1", "101", false}} {
+		all := quorum(t, 1, nil)
+		lead := leaderOf(t, all)
+		master, slave := pair(t, all, map[string]string{fieldInherits: "true", fieldIncarnation: "7"})
+		r := slave.call(lead, code.ControllerRegisterBroker, plus{&header.RegisterBrokerToControllerRequest{ClusterName: slave.cluster, BrokerName: slave.name, BrokerID: slave.id, BrokerAddress: slave.addr},
+			map[string]string{fieldIncarnation: "8", fieldEpoch: c.epoch, fieldMaxOffset: c.offset}}, nil)
+		want := []int64{master.id}
+		if c.trusted {
+			want = append(want, slave.id)
+		}
+		if _, set := replicaInfoAt(lead); r.Err() != nil || !slices.Equal(set.SyncStateSet, want) {
+			t.Errorf("with %+v: %v, set %v", c, r.Err(), set.SyncStateSet)
+		}
 	}
 }
 

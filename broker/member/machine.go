@@ -43,6 +43,7 @@ const amnesiaGrace = 10 * time.Second
 type answer struct {
 	err        error         // there was no usable answer, or a file could not be written
 	code       code.Response // of the answer
+	remark     string        // and what it says beside
 	masterless bool          // of ask: the group has no master
 	amnesia    bool          // of ask: its epoch is below one in this broker's log
 }

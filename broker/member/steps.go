@@ -51,7 +51,7 @@ func (m *Member) report(ctx context.Context, was step, a answer, p pause) {
 		if a.err == nil {
 			why = zap.Stringer("code", a.code)
 		}
-		m.log.Warn("the controllers did not do what they were asked for; it is tried again", zap.Stringer("step", was), id, why)
+		m.log.Warn("the controllers did not do what they were asked for; it is tried again", zap.Stringer("step", was), id, why, zap.String("remark", a.remark))
 	}
 	if failed || was == ask && p == period {
 		m.troubled = failed
@@ -90,7 +90,7 @@ func (m *Member) request(ctx context.Context, rc code.Request, h header.Appender
 	if r.Err() != nil {
 		m.log.Debug("refused by the controllers", zap.Stringer("request", rc), zap.Error(r.Err()))
 	}
-	return r, answer{code: code.Response(r.Code)}
+	return r, answer{code: code.Response(r.Code), remark: string(r.Remark)}
 }
 
 func (m *Member) askID(ctx context.Context) answer {
@@ -142,6 +142,7 @@ type registration struct {
 	life      int64
 	torn      bool
 	learner   bool
+	log       Vitals
 }
 
 // AppendFields implements header.Appender.
@@ -158,6 +159,8 @@ func (h *registration) AppendFields(w *header.Writer) {
 	if h.minInSync > 0 {
 		w.Int("minInSyncReplicas", int64(h.minInSync))
 	}
+	w.Int("epoch", int64(h.log.Epoch))
+	w.Int("maxOffset", h.log.MaxOffset)
 }
 
 func (m *Member) register(ctx context.Context) answer {
@@ -168,7 +171,7 @@ func (m *Member) register(ctx context.Context) answer {
 		m.life.Store(newLife()) // the controllers take this for news once in a life
 	}
 	_, a := m.request(ctx, code.ControllerRegisterBroker, &registration{header.RegisterBrokerToControllerRequest{ClusterName: m.cfg.Cluster,
-		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life.Load(), torn, m.cfg.Learner})
+		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life.Load(), torn, m.cfg.Learner, m.replica.Vitals()})
 	if a.err == nil && a.code == code.Success {
 		m.promised.Store(least)
 		m.registered.Store(true)

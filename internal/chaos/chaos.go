@@ -55,6 +55,7 @@ var faults = []fault{
 	{name: "stop-names", brief: "SIGSTOP of the name server", hit: on((*Cluster).names, (*Process).Stop, (*Process).wake)},
 	{name: "move-master", brief: "the master is killed and starts at another address", hit: on((*Cluster).Master, (*Process).move, done)},
 	{name: "move-replica", brief: "a replica is killed and starts at another address", hit: on((*Cluster).replica, (*Process).move, done)},
+	{name: "twin", brief: "a second broker runs with a copy of a replica's files", hit: twin},
 	{name: "empty-replica", brief: "a replica loses its disk", hit: on((*Cluster).replica, (*Process).Kill, (*Process).startEmpty)},
 	{name: "rolling", brief: "every broker is restarted, one after the other", hit: func(ctx context.Context, c *Cluster) (func() error, error) {
 		for _, p := range c.Brokers {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,32 @@ func stutter(ctx context.Context, c *Cluster) (func() error, error) {
 		wg.Wait()
 		return m.wake()
 	}, nil
+}
+
+// twin runs a broker with a copy of a replica's files beside it, at other ports, until it is mended.
+func twin(ctx context.Context, c *Cluster) (func() error, error) {
+	r, err := c.replica(ctx)
+	if err != nil {
+		return nothing, err
+	}
+	if r.net != nil {
+		return nothing, errors.New("the network does not know its address")
+	}
+	was := filepath.Dir(r.conf)
+	dir, err := os.MkdirTemp(c.Dir, r.Name+"-twin-")
+	if err != nil {
+		return nothing, err
+	}
+	if err := errors.Join(r.Kill(), os.CopyFS(filepath.Join(dir, "store"), os.DirFS(r.store())), r.Start(), c.Await(ctx, len(c.Brokers))); err != nil {
+		return r.Start, err
+	}
+	text, err := os.ReadFile(r.conf)
+	if err != nil {
+		return nothing, err
+	}
+	t := &Process{Name: r.Name + "-twin", Addr: r.Addr, bin: r.bin, command: r.command, conf: filepath.Join(dir, "conf.properties"), log: filepath.Join(dir, "log")}
+	err = errors.Join(os.WriteFile(t.conf, bytes.ReplaceAll(text, []byte(was+"/"), []byte(dir+"/")), 0o600), t.move())
+	return func() error { return errors.Join(t.Kill(), os.RemoveAll(filepath.Join(dir, "store"))) }, err
 }
 
 // damage changes a byte of a replica's log while it is down, and starts it. Whether it notices or not, it loses its disk in the end.
