@@ -192,7 +192,7 @@ func (f *fleet) set() []int64 {
 
 func (f *fleet) await(what string, ok func() bool) {
 	f.t.Helper()
-	for limit := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(limit) {
 			f.t.Fatal("no ", what)
 		}
