@@ -217,19 +217,16 @@ const roomLook = time.Second
 // whileFull runs a server, and again whenever it has ended for want of room on its disk: with what it has to write before it goes on, it can do
 // nothing else, and needs nobody who starts it when there is room again.
 func whileFull(ctx context.Context, log *zap.Logger, name string, run func(ctx context.Context) error) error {
-	for said := false; ; {
-		began := time.Now()
+	said := time.Time{}
+	for {
 		err := run(ctx)
 		if !vfs.NoSpace(err) || ctx.Err() != nil {
 			return err
 		}
-		if time.Since(began) > time.Minute {
-			said = false
-		}
-		if !said {
+		if time.Since(said) > time.Minute {
 			log.Error("no room on the disk: the "+name+" starts again when there is some; free space", zap.Error(err))
+			said = time.Now()
 		}
-		said = true
 		select {
 		case <-ctx.Done():
 			return nil

@@ -82,7 +82,10 @@ var faults = []fault{
 	{name: "broken-copy", brief: "each write and sync of a replica's disk fails", hit: sicken((*Cluster).replica, broken)},
 	{name: "full-disk", brief: "the master's disk is full", needs: Fillable, hit: on((*Cluster).Master, (*Process).fill, (*Process).room)},
 	{name: "full-copy", brief: "a replica's disk is full", needs: Fillable, hit: on((*Cluster).replica, (*Process).fill, (*Process).room)},
+	{name: "full-start", brief: "a replica starts on a full disk", needs: Fillable, hit: on((*Cluster).replica, (*Process).startFull, (*Process).room)},
 	{name: "full-leader", brief: "the leading controller's disk is full", needs: Fillable, hit: on((*Cluster).Leader, (*Process).fill, (*Process).room)},
+	{name: "full-both", brief: "the leading controller's disk is full, and the master is killed", needs: Fillable, hit: together(
+		on((*Cluster).Leader, (*Process).fill, (*Process).room), on((*Cluster).Master, (*Process).Kill, (*Process).Start))},
 	{name: "full-disks", brief: "the disks of all brokers are full", needs: Fillable, halts: true, hit: fillAll},
 	{name: "kill-two", brief: "kill -9 of the master and a replica", halts: true, hit: together(
 		on((*Cluster).replica, (*Process).Kill, (*Process).Start), on((*Cluster).Master, (*Process).Kill, (*Process).Start))},

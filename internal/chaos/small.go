@@ -103,6 +103,9 @@ func (p *Process) room() error {
 	return nil
 }
 
+// startFull starts a broker again when its disk has become full.
+func (p *Process) startFull() error { return errors.Join(p.Kill(), p.fill(), p.Start()) }
+
 // fillAll fills the disks of all brokers.
 func fillAll(_ context.Context, c *Cluster) (func() error, error) {
 	var err error
