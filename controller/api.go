@@ -49,8 +49,9 @@ const (
 	fieldInherits = "inheritsSyncStateSet"
 	// fieldMinInSync is the smallest set with which the broker, as a master, acknowledges or confirms anything.
 	fieldMinInSync = "minInSyncReplicas"
-	// fieldIncarnation is a number that the broker has drawn when it started; also in heartbeats.
-	fieldIncarnation = "incarnation"
+	// fieldIncarnation tells one life of a broker's process from another (Starts); also in heartbeats, and in the answer to a registration that comes
+	// after one of a later life. fieldAttempt counts the registrations of a life.
+	fieldIncarnation, fieldAttempt = "incarnation", "attempt"
 	// fieldTorn: "true" says that the broker may lack the end of what it had acknowledged before it started.
 	fieldTorn = "torn"
 	// fieldLives is an ext field of CONTROLLER_ALTER_SYNC_STATE_SET: the incarnations in which the members have acknowledged what counts, a JSON object.
@@ -318,6 +319,7 @@ func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToC
 		set      func(n int64)
 	}{
 		{fieldIncarnation, 1, math.MaxInt64, func(n int64) { c.Incarnation = n }},
+		{fieldAttempt, 0, math.MaxInt64, func(n int64) { c.Attempt = n }},
 		{fieldMinInSync, 1, maxReplicas, func(n int64) { c.MinInSync = int32(n) }},
 		{fieldEpoch, -1, maxMasterEpoch, func(n int64) { log.Epoch = int32(n) }},
 		{fieldMaxOffset, -1, math.MaxInt64, func(n int64) { log.MaxOffset = n }},
@@ -341,6 +343,11 @@ func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToC
 	id := header.RegisterBrokerToControllerResponse{ClusterName: h.ClusterName, BrokerName: h.BrokerName}
 	return s.change(r, c, &id, func(w call, res Result) {
 		g, out := res.Group, id
+		if res.Late {
+			w.refused(code.New(code.ControllerBrokerIDInvalid, "broker %d of %s has registered later than that: its disk is an old copy, or this request was on its way for long", c.ID, c.Name),
+				known{&out, g.Replicas[c.ID].Incarnation})
+			return
+		}
 		s.mu.Lock()
 		gone := g.Master == noMaster || s.table.Dead(Broker{g.Name, g.Master}, s.clock.Now())
 		s.mu.Unlock()
@@ -350,6 +357,18 @@ func (s *Server) registerBroker(r *remoting.Request, h *header.RegisterBrokerToC
 		}
 		w.ok(&out, syncStateSet(g))
 	})
+}
+
+// known adds the incarnation that the controllers know to an answer.
+type known struct {
+	header.Appender
+	incarnation int64
+}
+
+// AppendFields implements header.Appender.
+func (k known) AppendFields(w *header.Writer) {
+	k.Appender.AppendFields(w)
+	w.Int(fieldIncarnation, k.incarnation)
 }
 
 // checkTwin refuses a broker with the id of another one that lives, as one that was started with a copy of its files: what the one has acknowledged the

@@ -12,7 +12,7 @@ import (
 
 var someCommands = []Command{
 	&ApplyID{"C", "g", 1, "a:1;2"},
-	&Register{Cluster: "C", Name: "g", ID: 1, Addr: "a:1", Inherits: true, MinInSync: 2, Incarnation: 7, Torn: true, Learner: true},
+	&Register{Cluster: "C", Name: "g", ID: 1, Addr: "a:1", Inherits: true, MinInSync: 2, Incarnation: 7, Attempt: 2, Torn: true, Learner: true},
 	&AlterSyncStateSet{"g", 1, 2, 3, []int64{1, 2}, []int64{1, 2, 3}, map[int64]int64{2: 1 << 62}},
 	&Elect{Cluster: "C", Name: "g", Trigger: ByController, MasterEpoch: 3, Alive: map[int64]Vitals{2: {1, 2, 3, true}}, KnownEpoch: 4, Unclean: true, Reason: "x"},
 	&Clean{"C", "g", []int64{1}, true, []int64{2}},

@@ -29,8 +29,9 @@ type Replica struct {
 	// MinInSync is the smallest SyncStateSet with which the broker, as a master, acknowledges or confirms anything; 0 where it
 	// does not promise that.
 	MinInSync int32 `json:",omitempty"`
-	// Incarnation tells one life of the broker's process from another; 0 where it does not say.
+	// Incarnation tells one life of the broker's process from another; 0 where it does not say. See Starts.
 	Incarnation int64 `json:",omitempty"`
+	Attempt     int64 `json:",omitempty"` // of this life to register
 	// Learner says that the broker never joins the SyncStateSet (asyncLearner).
 	Learner bool `json:",omitempty"`
 }
@@ -187,6 +188,8 @@ type Result struct {
 	Group *Group
 	// Election is set by an Elect that decided something.
 	Election *Election
+	// Late: a Register was made before the one that is known, and has changed nothing.
+	Late bool
 }
 
 func refuse(c code.Response, format string, args ...any) Result {
@@ -250,9 +253,30 @@ type Register struct {
 	Inherits      bool  `json:",omitempty"`
 	MinInSync     int32 `json:",omitempty"`
 	Incarnation   int64 `json:",omitempty"`
+	Attempt       int64 `json:",omitempty"` // rises with each registration of a life
 	Learner       bool  `json:",omitempty"`
 	// Torn says that the broker may lack the end of what it had acknowledged in its former life.
 	Torn bool `json:",omitempty"`
+}
+
+// Starts is the upper half of an incarnation, in which a broker counts, on its disk, how often it has started. The lower half is drawn.
+func Starts(incarnation int64) int64 { return incarnation >> 32 }
+
+// before tells whether the registration was made before the one that is known: by a former process, or earlier by the same one. It has been on its
+// way for long.
+func (c *Register) before(r Replica) bool {
+	switch c.Incarnation {
+	case 0:
+		return false
+	case r.Incarnation:
+		return c.Attempt < r.Attempt
+	}
+	return Starts(c.Incarnation) < Starts(r.Incarnation)
+}
+
+// torn tells whether who starts may lack what it had acknowledged in a former life. Its disk is a copy if it does not know of that one.
+func (c *Register) torn(r Replica) bool {
+	return c.Incarnation != r.Incarnation && (c.Torn && !bugs.TrustTorn || r.Incarnation != 0 && Starts(c.Incarnation) == Starts(r.Incarnation))
 }
 
 func (c *Register) apply(s *State) Result {
@@ -264,7 +288,10 @@ func (c *Register) apply(s *State) Result {
 	if !ok {
 		return refuse(code.ControllerBrokerNeedToBeRegistered, "BrokerId: %d hasn't been registered in broker-set: %s", c.ID, c.Name)
 	}
-	next := Replica{Addr: c.Addr, CheckCode: r.CheckCode, Inherits: c.Inherits, MinInSync: c.MinInSync, Incarnation: c.Incarnation, Learner: c.Learner}
+	next := Replica{Addr: c.Addr, CheckCode: r.CheckCode, Inherits: c.Inherits, MinInSync: c.MinInSync, Incarnation: c.Incarnation, Attempt: c.Attempt, Learner: c.Learner}
+	if c.before(r) && !bugs.LateRegistration {
+		return Result{Group: g, Late: true}
+	}
 	if next == r {
 		return Result{Group: g}
 	}
@@ -282,7 +309,7 @@ func (c *Register) apply(s *State) Result {
 	case next.MinInSync != r.MinInSync:
 		g.Eligible, g.Doubtful = nil, nil // the master may have confirmed without them
 	}
-	if c.Torn && !bugs.TrustTorn && next.Incarnation != r.Incarnation {
+	if c.torn(r) {
 		g.distrust(c.ID)
 		g.SyncStateSetEpoch++ // a master that knows its former life may have asked for it
 	}

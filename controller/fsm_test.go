@@ -268,12 +268,12 @@ func TestFormerLife(t *testing.T) {
 	register := func(life int64, torn bool) {
 		t.Helper()
 		r := s.Group(testGroup).Replicas[2]
-		mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: 2, Addr: r.Addr, Incarnation: life, Torn: torn})
+		mustApply(t, s, &Register{Cluster: testCluster, Name: testGroup, ID: 2, Addr: r.Addr, Incarnation: life << 32, Torn: torn})
 	}
 	join := func(life int64) Result {
 		g := s.Group(testGroup)
 		return s.Apply(&AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: g.MasterEpoch, SyncStateSetEpoch: g.SyncStateSetEpoch, SyncStateSet: []int64{1, 2, 3},
-			Alive: []int64{1, 2, 3}, Lives: map[int64]int64{2: life}})
+			Alive: []int64{1, 2, 3}, Lives: map[int64]int64{2: life << 32}})
 	}
 	register(10, false)
 	register(11, true)
@@ -289,8 +289,38 @@ func TestFormerLife(t *testing.T) {
 	register(12, false)
 	g := s.Group(testGroup)
 	if r := s.Apply(&AlterSyncStateSet{Name: testGroup, Master: 1, MasterEpoch: g.MasterEpoch, SyncStateSetEpoch: g.SyncStateSetEpoch, SyncStateSet: []int64{1, 2},
-		Alive: []int64{1, 2, 3}, Lives: map[int64]int64{2: 11}}); r.Err != nil {
+		Alive: []int64{1, 2, 3}, Lives: map[int64]int64{2: 11 << 32}}); r.Err != nil {
 		t.Errorf("who has lost nothing stays: %v", r.Err)
+	}
+}
+
+// TestLateRegistration: a registration that was on its way for long changes nothing, and a disk that does not know of the last start is a copy.
+func TestLateRegistration(t *testing.T) {
+	const first, second, twin = 1<<32 | 7, 2<<32 | 8, 2<<32 | 9
+	for name, c := range map[string]struct {
+		incarnation, attempt int64
+		torn                 bool
+		late, trusted        bool
+	}{
+		"the next process":               {3 << 32, 1, false, false, true},
+		"the next process, after a loss": {3 << 32, 1, true, false, false},
+		"the same process":               {second, 6, false, false, true},
+		"the same process, earlier":      {second, 4, false, true, true},
+		"a former process":               {first, 9, true, true, true},
+		"a copy of the disk":             {twin, 1, false, false, false},
+		"a Java broker":                  {0, 0, false, false, true},
+	} {
+		s := three(t)
+		register := func(incarnation, attempt int64, torn bool) Result {
+			return s.Apply(&Register{Cluster: testCluster, Name: testGroup, ID: 2, Addr: "b:2", Incarnation: incarnation, Attempt: attempt, Torn: torn})
+		}
+		register(first, 1, false)
+		register(second, 5, false)
+		before := s.Group(testGroup)
+		res := register(c.incarnation, c.attempt, c.torn)
+		if g := s.Group(testGroup); res.Err != nil || res.Late != c.late || c.late != (g == before) || g.trusts(2) != c.trusted {
+			t.Errorf("%s: %+v, late %t, trusted %t", name, res.Err, res.Late, g.trusts(2))
+		}
 	}
 }
 

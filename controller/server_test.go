@@ -93,15 +93,15 @@ func TestTwinIsRefused(t *testing.T) {
 	all := quorum(t, 1, nil)
 	lead := leaderOf(t, all)
 	one, twin := startBroker(t), startBroker(t)
-	one.join(lead, map[string]string{fieldIncarnation: "7"})
+	one.join(lead, map[string]string{fieldIncarnation: "4294967303"})
 	twin.id = one.id
 	register := func() *remoting.Reply {
 		return twin.call(lead, code.ControllerRegisterBroker, plus{&header.RegisterBrokerToControllerRequest{ClusterName: twin.cluster, BrokerName: twin.name, BrokerID: twin.id, BrokerAddress: twin.addr},
-			map[string]string{fieldIncarnation: "8"}}, nil)
+			map[string]string{fieldIncarnation: "8589934600"}}, nil)
 	}
 	beat := func() *remoting.Reply {
 		return twin.call(lead, code.BrokerHeartbeat, plus{&header.BrokerHeartbeatRequest{ClusterName: twin.cluster, BrokerName: twin.name, BrokerAddr: twin.addr, BrokerID: header.Some(twin.id)},
-			map[string]string{fieldIncarnation: "8"}}, nil)
+			map[string]string{fieldIncarnation: "8589934600"}}, nil)
 	}
 	if r := beat(); code.Response(r.Code) != code.ControllerBrokerNeedToBeRegistered {
 		t.Fatal(r.Err())
@@ -125,9 +125,9 @@ func TestOldCopyIsNotTrusted(t *testing.T) {
 	}{{"0", "100", true}, {"0", "101", true}, {"0", "99", false}, {"1", "99", true}, {"-1", "100", true}, {"-1", "101", false}} {
 		all := quorum(t, 1, nil)
 		lead := leaderOf(t, all)
-		master, slave := pair(t, all, map[string]string{fieldInherits: "true", fieldIncarnation: "7"})
+		master, slave := pair(t, all, map[string]string{fieldInherits: "true", fieldIncarnation: "4294967303"})
 		r := slave.call(lead, code.ControllerRegisterBroker, plus{&header.RegisterBrokerToControllerRequest{ClusterName: slave.cluster, BrokerName: slave.name, BrokerID: slave.id, BrokerAddress: slave.addr},
-			map[string]string{fieldIncarnation: "8", fieldEpoch: c.epoch, fieldMaxOffset: c.offset}}, nil)
+			map[string]string{fieldIncarnation: "8589934600", fieldEpoch: c.epoch, fieldMaxOffset: c.offset}}, nil)
 		want := []int64{master.id}
 		if c.trusted {
 			want = append(want, slave.id)

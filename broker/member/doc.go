@@ -29,7 +29,8 @@
 // # Formats
 //
 // brokerIdentity is one line, cluster#name#id; brokerIdentity-temp adds #registerCheckCode. Ours are replaced atomically, or a crash
-// could lose the id.
+// could lose the id. brokerIdentity-starts counts the starts, a decimal number: it is the upper half of what tells one life of the broker from
+// another (controller.Starts), so that the controllers know the later of two, and an old copy of a disk.
 //
 // Java: ReplicasManager, BrokerMetadata, TempBrokerMetadata. Start reading at machine.go, then member.go.
 package member

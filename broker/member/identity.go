@@ -116,3 +116,20 @@ func (f files) withdraw() error {
 	}
 	return nil
 }
+
+// starts is the file that counts how often this broker has started.
+func (f files) starts() string { return f.path + "-starts" }
+
+// countStart adds one to what is counted, or to floor if that is more, and returns the sum.
+func (f files) countStart(floor int64) (int64, error) {
+	text, err := f.fs.ReadFile(f.starts())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 32)
+	if err != nil || n < 0 {
+		n = 0 // the controllers say what they know
+	}
+	n = max(n, floor) + 1
+	return n, f.fs.WriteFileAtomic(f.starts(), strconv.AppendInt(nil, n, 10))
+}

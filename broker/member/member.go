@@ -109,7 +109,9 @@ type Member struct {
 
 	machine  machine // of the steps' goroutine
 	applied  identity
-	life     atomic.Int64 // of this process, up to a Disown: who starts again is not taken for who he was
+	life     atomic.Int64 // of this process, up to a Disown: who starts again is not taken for who he was (controller.Starts); 0: it has not begun
+	attempt  int64        // to register, in this life
+	outdated int64        // the starts that the controllers know of, if our disk does not
 	troubled bool         // the present step has failed, and that was logged
 
 	mu      sync.Mutex
@@ -134,11 +136,18 @@ func New(cfg Config, client *remoting.Client, replica Replica, fsys vfs.FS, clk 
 		quorum: &quorum{client: client, addrs: cfg.Controllers, log: log, work: work},
 		wake:   make(chan struct{}, 1), news: make(chan struct{}, 1), urgent: make(chan struct{}, 1), beating: map[string]bool{},
 	}
-	m.life.Store(newLife())
 	return m
 }
 
-func newLife() int64 { return 1 + rand.Int64N(1<<62) }
+// begin begins a life that the controllers take for a later one than all before.
+func (m *Member) begin() error {
+	starts, err := m.files.countStart(m.outdated)
+	if err == nil {
+		m.life.Store(starts<<32 | rand.Int64N(1<<32))
+		m.attempt = 0
+	}
+	return err
+}
 
 // Run takes part in the group until ctx ends. Its only errors are names that cannot be and identity files that are damaged or belong
 // to another broker; everything else is tried until it succeeds. Call it once.

@@ -140,6 +140,7 @@ type registration struct {
 	header.RegisterBrokerToControllerRequest
 	minInSync int32
 	life      int64
+	attempt   int64
 	torn      bool
 	learner   bool
 	log       Vitals
@@ -150,6 +151,7 @@ func (h *registration) AppendFields(w *header.Writer) {
 	h.RegisterBrokerToControllerRequest.AppendFields(w)
 	w.Bool("inheritsSyncStateSet", true)
 	w.Int("incarnation", h.life)
+	w.Int("attempt", h.attempt)
 	if h.torn {
 		w.Bool("torn", true)
 	}
@@ -167,19 +169,37 @@ func (m *Member) register(ctx context.Context) answer {
 	least := m.cfg.MinInSync()
 	m.promised.Store(max(least, m.promised.Load())) // the answer may be lost
 	torn := m.cfg.Torn != nil && m.cfg.Torn()
-	if torn && m.registered.Load() {
-		m.life.Store(newLife()) // the controllers take this for news once in a life
+	if m.life.Load() == 0 || m.outdated != 0 || torn && m.registered.Load() { // the controllers take a loss for news once in a life
+		if err := m.begin(); err != nil {
+			return answer{err: err}
+		}
 	}
-	_, a := m.request(ctx, code.ControllerRegisterBroker, &registration{header.RegisterBrokerToControllerRequest{ClusterName: m.cfg.Cluster,
-		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life.Load(), torn, m.cfg.Learner, m.replica.Vitals()})
-	if a.err == nil && a.code == code.Success {
+	m.attempt++
+	r, a := m.request(ctx, code.ControllerRegisterBroker, &registration{header.RegisterBrokerToControllerRequest{ClusterName: m.cfg.Cluster,
+		BrokerName: m.cfg.Name, BrokerID: m.ID(), BrokerAddress: m.cfg.Addr, InvokeTime: m.clk.NowMs()}, least, m.life.Load(), m.attempt, torn || m.outdated != 0, m.cfg.Learner, m.replica.Vitals()})
+	switch {
+	case a.err != nil:
+	case a.code == code.Success:
 		m.promised.Store(least)
 		m.registered.Store(true)
+		m.outdated = 0
 		if torn {
 			m.cfg.Mended()
 		}
+	case a.code == code.ControllerBrokerIDInvalid:
+		m.outdated = laterStarts(r, m.life.Load())
 	}
 	return a
+}
+
+// laterStarts is how many starts of this broker the controllers know of, if it is at least as many as those of a life; else 0.
+func laterStarts(r *remoting.Reply, life int64) int64 {
+	text, _ := r.Ext("incarnation")
+	known, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || known>>32 < life>>32 {
+		return 0
+	}
+	return known >> 32
 }
 
 func (m *Member) askRole(ctx context.Context) answer {

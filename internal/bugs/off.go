@@ -30,6 +30,7 @@ const (
 	StateAhead        = false
 	TrustTorn         = false
 	FormerLife        = false
+	LateRegistration  = false
 	ElectAnybody      = false
 	SameEpoch         = false
 	AnswerUnsettled   = false

@@ -30,6 +30,7 @@ var (
 	StateAhead        bool // the state is written before the log below it is durable
 	TrustTorn         bool // who lost what it had acknowledged stays in the set
 	FormerLife        bool // what a replica acknowledged before it lost its power brings it back into the set
+	LateRegistration  bool // what a former process has said of itself replaces what the present one has
 	ElectAnybody      bool // every replica that lives can be elected
 	SameEpoch         bool // an election does not raise the epoch
 	AnswerUnsettled   bool // a new master serves before it has confirmed what it took over
@@ -71,6 +72,7 @@ var All = []Bug{
 	{"StateAhead", &StateAhead, 5},
 	{"TrustTorn", &TrustTorn, 47},
 	{"FormerLife", &FormerLife, 80001424},
+	{"LateRegistration", &LateRegistration, 93018746},
 	{"ElectAnybody", &ElectAnybody, 6},
 	{"SameEpoch", &SameEpoch, 1},
 	{"AnswerUnsettled", &AnswerUnsettled, 1},

@@ -56,6 +56,7 @@ var faults = []fault{
 	{name: "move-master", brief: "the master is killed and starts at another address", hit: on((*Cluster).Master, (*Process).move, done)},
 	{name: "move-replica", brief: "a replica is killed and starts at another address", hit: on((*Cluster).replica, (*Process).move, done)},
 	{name: "twin", brief: "a second broker runs with a copy of a replica's files", hit: twin},
+	{name: "old-copy", brief: "a replica starts with an older copy of its disk", hit: goBack},
 	{name: "empty-replica", brief: "a replica loses its disk", hit: on((*Cluster).replica, (*Process).Kill, (*Process).startEmpty)},
 	{name: "rolling", brief: "every broker is restarted, one after the other", hit: func(ctx context.Context, c *Cluster) (func() error, error) {
 		for _, p := range c.Brokers {

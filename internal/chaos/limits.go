@@ -121,6 +121,20 @@ func twin(ctx context.Context, c *Cluster) (func() error, error) {
 	return func() error { return errors.Join(t.Kill(), os.RemoveAll(filepath.Join(dir, "store"))) }, err
 }
 
+// goBack has a replica start with what its disk held a while ago.
+func goBack(ctx context.Context, c *Cluster) (func() error, error) {
+	r, err := c.replica(ctx)
+	if err != nil {
+		return nothing, err
+	}
+	old := filepath.Join(filepath.Dir(r.conf), "old")
+	if err := errors.Join(os.RemoveAll(old), r.Kill(), os.CopyFS(old, os.DirFS(r.store())), r.Start(), c.Await(ctx, len(c.Brokers))); err != nil {
+		return r.Start, err
+	}
+	sleep(ctx, 300*time.Millisecond)
+	return r.Start, errors.Join(r.Kill(), os.RemoveAll(r.store()), os.CopyFS(r.store(), os.DirFS(old)), r.Start())
+}
+
 // damage changes a byte of a replica's log while it is down, and starts it. Whether it notices or not, it loses its disk in the end.
 func damage(ctx context.Context, c *Cluster) (func() error, error) {
 	r, err := c.replica(ctx)

@@ -219,6 +219,7 @@ type member struct {
 	sick chan struct{} // the vitals have changed
 
 	incarnation       atomic.Int64 // of the goroutine that registers
+	attempt           atomic.Int64
 	unknown           atomic.Bool
 	registered, asked atomic.Bool
 
@@ -285,8 +286,7 @@ func (m *member) beat(ctx context.Context) {
 			if known && r.Incarnation != m.incarnation.Load() {
 				m.unknown.Store(true)
 				m.look()
-			}
-			if known {
+			} else if known {
 				m.c.live.Step(&controller.Heartbeat{Broker: controller.Broker{Group: groupName, ID: id}, Vitals: &v, Timeout: heartbeatTimeout, Link: m.p.life}, now)
 			} else {
 				m.look()
@@ -344,6 +344,12 @@ func (m *member) promise() int {
 	return m.promised
 }
 
+// begin begins a life that the controllers take for a later one than all before.
+func (m *member) begin() {
+	m.incarnation.Store(m.p.m.starts.Add(1)<<32 | m.p.life)
+	m.attempt.Store(0)
+}
+
 func (m *member) register(ctx context.Context) bool {
 	least := m.p.promise()
 	m.mu.Lock()
@@ -351,7 +357,7 @@ func (m *member) register(ctx context.Context) bool {
 	m.mu.Unlock()
 	id, ok, torn := m.p.m.id, false, m.p.st.Torn()
 	if torn && m.registered.Load() {
-		m.incarnation.Add(1e6)
+		m.begin()
 	}
 	registration := m.p.registration(least, torn)
 	err := m.call(ctx, func(now time.Time) {
@@ -360,7 +366,9 @@ func (m *member) register(ctx context.Context) bool {
 			m.c.state.Apply(&controller.ApplyID{Cluster: "c", Name: groupName, ID: id, CheckCode: fmt.Sprint(id)})
 			r = m.c.state.Apply(registration)
 		}
-		ok = r.Err == nil
+		if ok = r.Err == nil && !r.Late; !ok {
+			return
+		}
 		v := controller.Vitals{Epoch: m.p.node.LastEpoch(), MaxOffset: m.p.st.Log.End(), Priority: 1<<31 - 1}
 		m.c.live.Step(&controller.Heartbeat{Broker: controller.Broker{Group: groupName, ID: id}, Vitals: &v, Timeout: heartbeatTimeout, Link: m.p.life}, now)
 	})

@@ -44,13 +44,14 @@ type machine struct {
 	w  *world
 	id int64
 
-	mu    sync.Mutex
-	rng   *rand.Rand
-	disk  *vfs.Mem
-	state string // state.db; a file of the operating system
-	boot  int
-	lives int64
-	p     *process
+	mu     sync.Mutex
+	rng    *rand.Rand
+	disk   *vfs.Mem
+	state  string // state.db; a file of the operating system
+	boot   int
+	lives  int64
+	starts atomic.Int64 // of its broker, as it counts them on its disk
+	p      *process
 	// faults to come
 	killIn    int // at the n-th change of the disk from now; 0: not
 	killPower bool
@@ -171,7 +172,7 @@ func (m *machine) start() bool {
 		return m.noStart(p, err)
 	}
 	p.member = &member{p: p, c: m.w.ctl, wake: make(chan struct{}, 1), sick: make(chan struct{}, 1), rng: rand.New(rand.NewPCG(m.w.seed, uint64(p.life)))}
-	p.member.incarnation.Store(p.life)
+	p.member.begin()
 	p.run()
 	return true
 }
@@ -239,7 +240,7 @@ func (p *process) watchDisk(ctx context.Context) error {
 }
 
 func (p *process) registration(least int, torn bool) *controller.Register {
-	return &controller.Register{Cluster: "c", Name: groupName, ID: p.m.id, Addr: fmt.Sprintf("r%d", p.m.id), Inherits: true, MinInSync: int32(least), Incarnation: p.member.incarnation.Load(), Torn: torn}
+	return &controller.Register{Cluster: "c", Name: groupName, ID: p.m.id, Addr: fmt.Sprintf("r%d", p.m.id), Inherits: true, MinInSync: int32(least), Incarnation: p.member.incarnation.Load(), Attempt: p.member.attempt.Add(1), Torn: torn}
 }
 
 // least, minInSync and promise are those of broker/replicas.go.
