@@ -238,7 +238,16 @@ func (c *Cluster) servers() []*Process { return slices.Concat(c.Controllers, c.B
 
 // startEmpty starts a broker that has lost its disk.
 func (p *Process) startEmpty() error {
-	return errors.Join(os.RemoveAll(p.store()), p.Start())
+	return errors.Join(p.empty(), p.Start())
+}
+
+// empty removes all that a process has stored, but not the folder: that may be a disk of its own.
+func (p *Process) empty() error {
+	entries, err := os.ReadDir(p.store())
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(p.store(), e.Name())))
+	}
+	return err
 }
 
 // wake continues a stopped process, or starts it again if something else has ended it meanwhile.

@@ -132,7 +132,7 @@ func goBack(ctx context.Context, c *Cluster) (func() error, error) {
 		return r.Start, err
 	}
 	sleep(ctx, 300*time.Millisecond)
-	return r.Start, errors.Join(r.Kill(), os.RemoveAll(r.store()), os.CopyFS(r.store(), os.DirFS(old)), r.Start())
+	return r.Start, errors.Join(r.Kill(), r.empty(), os.CopyFS(r.store(), os.DirFS(old)), r.Start())
 }
 
 // damage changes a byte of a replica's log while it is down, and starts it. Whether it notices or not, it loses its disk in the end.
