@@ -92,6 +92,7 @@ final class Reader {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         Clients.await("the rest of WaybackMany", () -> got.size() >= wanted.size());
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000); // for the listener to return, else its last message is not committed
         consumer.shutdown();
         sameSet("messages after the committed offsets", wanted, got);
         ledger.committed.replaceAll((q, offset) -> (long) ledger.queues.get(q).size());
