@@ -391,14 +391,14 @@ func (s *Server) checkTwin(c *Register) error {
 // wentBack tells whether a broker that starts has less than it has said before: it runs on an old copy of its disk.
 func (s *Server) wentBack(c *Register, log Vitals) bool {
 	s.mu.Lock()
-	known := s.table.Known(Broker{c.Name, c.ID})
+	had := s.table.Known(Broker{c.Name, c.ID})
 	s.mu.Unlock()
-	older := cmp.Or(cmp.Compare(log.Epoch, known.Epoch), cmp.Compare(log.MaxOffset, known.MaxOffset)) < 0
-	if log.MaxOffset < 0 || !older || log.MaxOffset == known.MaxOffset { // an epoch in which nothing was written is forgotten by who starts again
+	older := cmp.Or(cmp.Compare(log.Epoch, had.Epoch), cmp.Compare(log.MaxOffset, had.MaxOffset)) < 0
+	if log.MaxOffset < 0 || !older || log.MaxOffset == had.MaxOffset { // an epoch in which nothing was written is forgotten by who starts again
 		return false
 	}
 	s.log.Warn("a broker has started with less than it has had: it is not elected before it has caught up", zap.String("broker", c.Name), zap.Int64("id", c.ID), zap.String("address", c.Addr),
-		zap.Int64("maxOffset", log.MaxOffset), zap.Int32("epoch", log.Epoch), zap.Int64("hadMaxOffset", known.MaxOffset), zap.Int32("hadEpoch", known.Epoch))
+		zap.Int64("maxOffset", log.MaxOffset), zap.Int32("epoch", log.Epoch), zap.Int64("hadMaxOffset", had.MaxOffset), zap.Int32("hadEpoch", had.Epoch))
 	return true
 }
 

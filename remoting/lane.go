@@ -28,12 +28,11 @@ type Lane struct {
 	capacity int
 	maxWait  atomic.Int64 // ns; 0 means no limit
 	givesWay bool
-	inOrder  bool
 	ready    chan struct{} // holds one token per waiting request, so that workers can wait for it and for the end
 
 	mu    sync.Mutex
 	lines map[*Conn]*laneLine // of the connections that wait
-	last  map[*Conn]*turn     // of the newest request of each connection, until that is over
+	last  map[*Conn]*turn     // of the newest request of each connection, until that is over; nil: there are no turns
 	turns []*laneLine         // whose turn is next; a line that has become empty meanwhile is passed over
 	count int                 // of waiting requests
 	runs  int                 // requests that run
@@ -69,7 +68,7 @@ func NewLane(name string, workers, capacity int, maxWait time.Duration) *Lane {
 func (l *Lane) GiveWay() { l.givesWay = true }
 
 // InOrder gives each request a turn (Request.AwaitTurn). Call it before Run.
-func (l *Lane) InOrder() { l.inOrder, l.last = true, map[*Conn]*turn{} }
+func (l *Lane) InOrder() { l.last = map[*Conn]*turn{} }
 
 // SetMaxWait changes the limit, also for requests that wait already.
 func (l *Lane) SetMaxWait(d time.Duration) { l.maxWait.Store(int64(d)) }
@@ -159,7 +158,7 @@ func (l *Lane) push(t laneTask) (dropped *Request, ok bool) {
 		l.lines[t.r.Conn] = own
 		l.turns = append(l.turns, own)
 	}
-	if l.inOrder {
+	if l.last != nil {
 		t.r.turn = &turn{before: l.last[t.r.Conn], over: make(chan struct{})}
 		l.last[t.r.Conn] = t.r.turn
 	}

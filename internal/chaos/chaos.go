@@ -316,13 +316,13 @@ func Main(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(chosen, func(f fault) bool { return f.needs == Fillable }) && !private() {
+	if len(those(chosen, Fillable)) > 0 && !private() {
 		started, err := again(ctx, args, out)
 		if started || *only != "" {
 			return err
 		}
 		fmt.Fprintf(out, "no disk is filled, for want of namespaces: %v\n", err)
-		chosen = slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return f.needs == Fillable })
+		chosen = those(chosen, Plain, Severable)
 	}
 	o := Options{Dir: *dir, Controllers: 3, Brokers: 3, Keys: map[string]string{}}
 	for pair := range strings.SplitSeq(*keys, ",") {
@@ -341,7 +341,7 @@ func Main(ctx context.Context, args []string, out io.Writer) error {
 	for _, part := range parts(chosen, p.rounds) {
 		o, p := o, p
 		o.Kind, p.rounds = part.kind, part.rounds
-		p.seconds = slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return f.needs != Plain && f.needs != part.kind })
+		p.seconds = those(chosen, Plain, part.kind)
 		if len(part.faults) < len(chosen) {
 			o.Dir = filepath.Join(o.Dir, cmp.Or(string(part.kind), "direct"))
 			if err := os.MkdirAll(o.Dir, 0o755); err != nil {
@@ -359,6 +359,11 @@ func Main(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
+// those are the faults that need a cluster of one of these kinds.
+func those(fs []fault, kinds ...Kind) []fault {
+	return slices.DeleteFunc(slices.Clone(fs), func(f fault) bool { return !slices.Contains(kinds, f.needs) })
+}
+
 // part is the faults for one kind of cluster.
 type part struct {
 	kind   Kind
@@ -370,7 +375,7 @@ type part struct {
 func parts(chosen []fault, rounds int) (ps []part) {
 	done, given := 0, 0
 	for _, k := range []Kind{Plain, Fillable, Severable} {
-		p := part{kind: k, faults: slices.DeleteFunc(slices.Clone(chosen), func(f fault) bool { return f.needs != k })}
+		p := part{kind: k, faults: those(chosen, k)}
 		if len(p.faults) == 0 {
 			continue
 		}

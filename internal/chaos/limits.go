@@ -20,11 +20,11 @@ import (
 // it is started again in any case: dying takes a while.
 func limit(find func(c *Cluster, ctx context.Context) (*Process, error), resource int, use func(pid int) (uint64, error), deadly bool) hit {
 	return func(ctx context.Context, c *Cluster) (func() error, error) {
-		m, err := find(c, ctx)
+		p, err := find(c, ctx)
 		if err != nil {
 			return nothing, err
 		}
-		pid := m.cmd.Process.Pid
+		pid := p.cmd.Process.Pid
 		used, err := use(pid)
 		if err != nil {
 			return nothing, err
@@ -38,7 +38,7 @@ func limit(find func(c *Cluster, ctx context.Context) (*Process, error), resourc
 		}
 		var crowd []net.Conn
 		for range 100 {
-			if nc, err := net.DialTimeout("tcp", m.Addr, time.Second); err == nil {
+			if nc, err := net.DialTimeout("tcp", p.Addr, time.Second); err == nil {
 				crowd = append(crowd, nc)
 			}
 		}
@@ -47,7 +47,7 @@ func limit(find func(c *Cluster, ctx context.Context) (*Process, error), resourc
 				_ = nc.Close()
 			}
 			if deadly {
-				return errors.Join(m.Kill(), m.Start())
+				return errors.Join(p.Kill(), p.Start())
 			}
 			if err := unix.Prlimit(pid, resource, &before, nil); !errors.Is(err, unix.ESRCH) { // of a pair, the other fault may have ended it
 				return err
@@ -95,6 +95,11 @@ func stutter(ctx context.Context, c *Cluster) (func() error, error) {
 	}, nil
 }
 
+// copyStore copies what a broker has stored while it is down, and waits until all are in sync again.
+func (c *Cluster) copyStore(ctx context.Context, p *Process, to string) error {
+	return errors.Join(p.Kill(), os.CopyFS(to, os.DirFS(p.store())), p.Start(), c.Await(ctx, len(c.Brokers)))
+}
+
 // twin runs a broker with a copy of a replica's files beside it, at other ports, until it is mended.
 func twin(ctx context.Context, c *Cluster) (func() error, error) {
 	r, err := c.replica(ctx)
@@ -109,7 +114,7 @@ func twin(ctx context.Context, c *Cluster) (func() error, error) {
 	if err != nil {
 		return nothing, err
 	}
-	if err := errors.Join(r.Kill(), os.CopyFS(filepath.Join(dir, "store"), os.DirFS(r.store())), r.Start(), c.Await(ctx, len(c.Brokers))); err != nil {
+	if err := c.copyStore(ctx, r, filepath.Join(dir, "store")); err != nil {
 		return r.Start, err
 	}
 	text, err := os.ReadFile(r.conf)
@@ -128,7 +133,7 @@ func goBack(ctx context.Context, c *Cluster) (func() error, error) {
 		return nothing, err
 	}
 	old := filepath.Join(filepath.Dir(r.conf), "old")
-	if err := errors.Join(os.RemoveAll(old), r.Kill(), os.CopyFS(old, os.DirFS(r.store())), r.Start(), c.Await(ctx, len(c.Brokers))); err != nil {
+	if err := errors.Join(os.RemoveAll(old), c.copyStore(ctx, r, old)); err != nil {
 		return r.Start, err
 	}
 	sleep(ctx, 300*time.Millisecond)

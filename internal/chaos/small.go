@@ -107,16 +107,10 @@ func (p *Process) room() error {
 func (p *Process) startFull() error { return errors.Join(p.Kill(), p.fill(), p.Start()) }
 
 // fillAll fills the disks of all brokers.
-func fillAll(_ context.Context, c *Cluster) (func() error, error) {
-	var err error
+func fillAll(ctx context.Context, c *Cluster) (func() error, error) {
+	var hits []hit
 	for _, p := range c.Brokers {
-		err = errors.Join(err, p.fill())
+		hits = append(hits, on(func(*Cluster, context.Context) (*Process, error) { return p, nil }, (*Process).fill, (*Process).room))
 	}
-	return func() error {
-		var err error
-		for _, p := range c.Brokers {
-			err = errors.Join(err, p.room())
-		}
-		return err
-	}, err
+	return together(hits...)(ctx, c)
 }
