@@ -13,11 +13,14 @@ import (
 )
 
 const (
-	// saveInterval is how often the projections are written.
+	// saveInterval is how often the projections are written, saveRest how many times as long as a save took there is none after it, and
+	// saveLatest how long at most: a save of ten thousand queues that all have new messages takes hundreds of milliseconds.
 	saveInterval = time.Second
-	// syncEvery is after how many of them they are synced, syncBytes after how much of the log, and syncRecords after how many
-	// records: that is what the index has to read again after a kill.
-	syncEvery   = 30
+	saveRest     = 9
+	saveLatest   = 10 * time.Second
+	// syncAfter is after how long they are synced, syncBytes after how much of the log, and syncRecords after how many records: that is
+	// what queues and index have to read again after a kill.
+	syncAfter   = 30 * time.Second
 	syncBytes   = 256 << 20
 	syncRecords = 500_000
 )
@@ -76,22 +79,29 @@ func (s *Store) housekeeping(ctx context.Context) error {
 	tick := s.clk.NewTicker(saveInterval)
 	defer tick.Stop()
 	last, records, failing := int64(-1), s.stats.Dispatched.Load(), false
-	for n := 1; ; n++ {
+	rested, synced := time.Time{}, s.clk.Now()
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
+		began := s.clk.Now()
+		if began.Before(rested) {
+			continue
+		}
 		at, hard := s.Dispatched(), s.synced()
-		sync := at-hard >= syncBytes || n%syncEvery == 0 && at != hard || s.stats.Dispatched.Load()-records >= syncRecords
+		sync := at != hard && (at-hard >= syncBytes || s.stats.Dispatched.Load()-records >= syncRecords || began.Sub(synced) >= syncAfter)
 		if at == last && !sync {
 			continue
 		}
 		last = at
 		if sync {
-			records = s.stats.Dispatched.Load()
+			records, synced = s.stats.Dispatched.Load(), began
 		}
 		err := s.save(sync)
+		ended := s.clk.Now()
+		rested = ended.Add(min(saveRest*ended.Sub(began), saveLatest))
 		if err != nil && !failing {
 			s.log.Error("queues, index and state cannot be written; they will be rebuilt from the log if the broker stops now", zap.Error(err))
 		}

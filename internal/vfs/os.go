@@ -47,8 +47,13 @@ func (OS) Remove(path string) error { return os.Remove(path) }
 // RemoveAll is os.RemoveAll.
 func (OS) RemoveAll(path string) error { return os.RemoveAll(path) }
 
-// MkdirAll is os.MkdirAll.
-func (OS) MkdirAll(path string) error { return pathError(OpMkdirAll, path, os.MkdirAll(path, dirPerm)) }
+// MkdirAll is os.MkdirAll; it takes one call to the system if the parent is there.
+func (OS) MkdirAll(path string) error {
+	if os.Mkdir(path, dirPerm) == nil {
+		return nil
+	}
+	return pathError(OpMkdirAll, path, os.MkdirAll(path, dirPerm))
+}
 
 // ReadDir is os.ReadDir.
 func (OS) ReadDir(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir) }
