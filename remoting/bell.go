@@ -16,7 +16,9 @@ type bell struct {
 
 // newBell returns a bell that has f called. f must not block.
 func newBell(f func()) (*bell, error) {
-	configurePollers()
+	if err := startPollers(); err != nil {
+		return nil, err
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package remoting
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -26,14 +27,54 @@ const (
 
 // netpoll's pollers run the handlers themselves: nothing on that path blocks, so a request costs no change of goroutine. Half
 // the processors poll, the others are for what requests set in motion. The settings are netpoll's, for the whole process.
-var configurePollers = sync.OnceFunc(func() {
+var pollers struct {
+	sync.Mutex
+	running bool
+}
+
+// pollerDescriptors is how many descriptors netpoll takes for one poller.
+const pollerDescriptors = 2
+
+// startPollers has netpoll start its pollers, if it has not yet. It would do so by itself with the first connection, but panic then, and be of no
+// use any more, when the process has no descriptors left for them; so whether there are enough is tried before.
+func startPollers() error {
+	pollers.Lock()
+	defer pollers.Unlock()
+	if pollers.running {
+		return nil
+	}
+	n := (runtime.GOMAXPROCS(0) + 1) / 2
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(pair[0])
+	spare := make([]int, 0, n*pollerDescriptors)
+	for err == nil && len(spare) < cap(spare) {
+		var fd int
+		if fd, err = unix.Dup(pair[0]); err == nil {
+			spare = append(spare, fd)
+		}
+	}
+	for _, fd := range spare {
+		_ = unix.Close(fd)
+	}
+	if err != nil {
+		return errors.Join(err, unix.Close(pair[1]))
+	}
 	_ = netpoll.Configure(netpoll.Config{
-		PollerNum:    (runtime.GOMAXPROCS(0) + 1) / 2,
+		PollerNum:    n,
 		Runner:       func(_ context.Context, f func()) { f() },
 		BufferSize:   pollBuffer,
 		LoggerOutput: io.Discard, // what peers do wrong
 	})
-})
+	first, err := netpoll.NewFDConnection(pair[1]) // an error has closed it
+	if err != nil {
+		return err
+	}
+	pollers.running = true
+	return first.Close()
+}
 
 var readBuffers = sync.Pool{New: func() any { return new([readChunk]byte) }}
 
@@ -121,7 +162,10 @@ type reader interface {
 // start has a poller read the connection for r. bad is told an error of r, closed of the end, once, after which r is not called any more. After
 // an error of start neither is.
 func (p *polled) start(r reader, bad func(error), closed func()) (err error) {
-	configurePollers()
+	if err = startPollers(); err != nil {
+		p.drop()
+		return err
+	}
 	if p.conn, err = netpoll.NewFDConnection(p.fd); err != nil { // has closed fd
 		p.closing()
 		return err

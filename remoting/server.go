@@ -123,7 +123,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.cfg.ShareBursts {
 		bell, err := newBell(s.handler.BurstEnd)
 		if err != nil {
-			return err
+			return errors.Join(err, s.ln.Close())
 		}
 		s.bell = bell
 		defer bell.close()

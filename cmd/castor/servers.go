@@ -175,7 +175,7 @@ func startController(g *lifecycle.Group, f *serverFlags) error {
 		return err
 	}
 	g.Go("controller", func(ctx context.Context) error {
-		return whileFull(ctx, log, "controller", func(ctx context.Context) error {
+		return whileScarce(ctx, log, "controller", func(ctx context.Context) error {
 			s, err := controller.New(cfg, controller.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
 			if err != nil {
 				return err
@@ -196,7 +196,7 @@ func runBroker(ctx context.Context, args []string) error {
 	if err != nil {
 		return done(err)
 	}
-	return whileFull(ctx, log, "broker", func(ctx context.Context) error {
+	return whileScarce(ctx, log, "broker", func(ctx context.Context) error {
 		b, err := broker.New(cfg, broker.Options{Log: log, FS: chaos.Disk(vfs.OS{})})
 		if err != nil {
 			return err
@@ -211,26 +211,30 @@ func runBroker(ctx context.Context, args []string) error {
 	})
 }
 
-// roomLook is how often a server that has found no room on its disk tries again.
-const roomLook = time.Second
+// scarceLook is how often a server that lacks room, descriptors or memory tries again.
+const scarceLook = time.Second
 
-// whileFull runs a server, and again whenever it has ended for want of room on its disk: with what it has to write before it goes on, it can do
-// nothing else, and needs nobody who starts it when there is room again.
-func whileFull(ctx context.Context, log *zap.Logger, name string, run func(ctx context.Context) error) error {
+// whileScarce runs a server, and again whenever it has ended for want of room on its disk, descriptors or memory: without what it has to write
+// or open before it goes on it can do nothing else, and it needs nobody who starts it when there is enough again.
+func whileScarce(ctx context.Context, log *zap.Logger, name string, run func(ctx context.Context) error) error {
 	said := time.Time{}
 	for {
 		err := run(ctx)
-		if !vfs.NoSpace(err) || ctx.Err() != nil {
+		if !vfs.Scarce(err) || ctx.Err() != nil {
 			return err
 		}
 		if time.Since(said) > time.Minute {
-			log.Error("no room on the disk: the "+name+" starts again when there is some; free space", zap.Error(err))
+			remedy := "raise the limit of descriptors (ulimit -n, LimitNOFILE) or of memory"
+			if vfs.NoSpace(err) {
+				remedy = "free space on the disk"
+			}
+			log.Error("the "+name+" starts again when it can have what it needs: "+remedy, zap.Error(err))
 			said = time.Now()
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(roomLook):
+		case <-time.After(scarceLook):
 		}
 	}
 }

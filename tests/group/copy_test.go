@@ -30,6 +30,7 @@ func TestOldDisk(t *testing.T) {
 	}
 	for i := range 3 {
 		f.Kill(r)
+		f.Ended(r) // what comes now it does not acknowledge any more
 		if i == 2 {
 			if err := os.WriteFile(file, []byte("1"), 0o600); err != nil {
 				t.Fatal(err)

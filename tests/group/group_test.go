@@ -97,9 +97,10 @@ func (f *fixture) send(addr, topic string, queue int32, text string) error {
 	return err
 }
 
-// texts pulls a queue to its end.
+// texts pulls a queue to its end: of a new master, to that of what it has taken over.
 func (f *fixture) texts(addr, topic string, queue int32) (all []string) {
 	f.t.Helper()
+	f.must(addr, code.GetMaxOffset, &header.GetMaxOffsetRequest{Topic: topic, QueueID: queue}, nil) // answered when that is confirmed
 	return f.textsFrom(addr, topic, queue, 0)
 }
 
