@@ -139,18 +139,22 @@ func runNamesrv(ctx context.Context, args []string) error {
 	if err != nil {
 		return done(err)
 	}
-	s, err := namesrv.New(cfg, namesrv.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
-	if err != nil {
-		return err
-	}
-	log.Info("name server started", zap.Stringer("address", s.Addr()))
 	g := lifecycle.New(ctx)
+	g.Go("name server", func(ctx context.Context) error {
+		return whileScarce(ctx, log, "name server", func(ctx context.Context) error {
+			s, err := namesrv.New(cfg, namesrv.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
+			if err != nil {
+				return err
+			}
+			log.Info("name server started", zap.Stringer("address", s.Addr()))
+			return s.Run(ctx)
+		})
+	})
 	if cfg.EnableControllerInNamesrv {
 		if err := startController(g, f); err != nil {
-			return done(err)
+			return errors.Join(done(err), g.Stop())
 		}
 	}
-	g.Go("name server", s.Run)
 	<-g.Context().Done()
 	return g.Stop()
 }
