@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -140,15 +141,8 @@ func runNamesrv(ctx context.Context, args []string) error {
 		return done(err)
 	}
 	g := lifecycle.New(ctx)
-	g.Go("name server", func(ctx context.Context) error {
-		return whileScarce(ctx, log, "name server", func(ctx context.Context) error {
-			s, err := namesrv.New(cfg, namesrv.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
-			if err != nil {
-				return err
-			}
-			log.Info("name server started", zap.Stringer("address", s.Addr()))
-			return s.Run(ctx)
-		})
+	serve(g, log, "name server", func() (server, error) {
+		return namesrv.New(cfg, namesrv.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
 	})
 	if cfg.EnableControllerInNamesrv {
 		if err := startController(g, f); err != nil {
@@ -178,17 +172,29 @@ func startController(g *lifecycle.Group, f *serverFlags) error {
 	if err != nil {
 		return err
 	}
-	g.Go("controller", func(ctx context.Context) error {
-		return whileScarce(ctx, log, "controller", func(ctx context.Context) error {
-			s, err := controller.New(cfg, controller.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
+	serve(g, log, "controller", func() (server, error) {
+		return controller.New(cfg, controller.Options{Log: log, Clock: clock.Real{}, FS: vfs.OS{}})
+	})
+	return nil
+}
+
+type server interface {
+	Addr() *net.TCPAddr
+	Run(ctx context.Context) error
+}
+
+// serve makes a server and runs it, in g.
+func serve(g *lifecycle.Group, log *zap.Logger, name string, make func() (server, error)) {
+	g.Go(name, func(ctx context.Context) error {
+		return whileScarce(ctx, log, name, func(ctx context.Context) error {
+			s, err := make()
 			if err != nil {
 				return err
 			}
-			log.Info("controller started", zap.Stringer("address", s.Addr()))
+			log.Info(name+" started", zap.Stringer("address", s.Addr()))
 			return s.Run(ctx)
 		})
 	})
-	return nil
 }
 
 func runBroker(ctx context.Context, args []string) error {

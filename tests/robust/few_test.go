@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -40,25 +38,13 @@ func TestFewDescriptors(t *testing.T) {
 // serves tells whether a broker serves with so many descriptors; if not, it must have said what it lacks.
 func serves(t *testing.T, files int) bool {
 	t.Helper()
-	path, err := castor()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "broker.conf")
 	text := "listenPort=0\nfastListenPort=-1\nbindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nmappedFileSizeCommitLog=1048576\nstorePathRootDir=" + filepath.Join(dir, "store")
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d && exec %s broker -log-json -c %s", files, path, conf))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = cmd.Stdout
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, out := command(t, files, conf)
 	stop := sync.OnceFunc(func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	hung := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	defer hung.Stop()
@@ -92,9 +78,6 @@ func serves(t *testing.T, files int) bool {
 func answered(address string) bool {
 	c := remoting.NewClient(nil, nil)
 	defer c.Close()
-	if nc, err := net.DialTimeout("tcp", address, patience); err != nil || nc.Close() != nil {
-		return false
-	}
 	_, err := (&cluster{client: c, address: address}).call(code.GetBrokerRuntimeInfo, nil, nil)
 	return err == nil
 }

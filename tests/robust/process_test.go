@@ -76,22 +76,30 @@ func startProcess(t *testing.T, files int, keys map[string]string) *process {
 	return p
 }
 
+// command runs the program with a limit of open files and returns what it prints.
+func command(t testing.TB, files int, conf string) (*exec.Cmd, io.Reader) {
+	t.Helper()
+	path, err := castor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d && exec %s broker -log-json -c %s", files, path, conf))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, out
+}
+
 // start runs the program and waits until it serves.
 func (p *process) start() {
 	p.t.Helper()
-	path, err := castor()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.cmd = exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d && exec %s broker -log-json -c %s", p.files, path, p.conf))
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.cmd.Stderr = p.cmd.Stdout
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	var out io.Reader
+	p.cmd, out = command(p.t, p.files, p.conf)
 	started, ended := make(chan string, 1), make(chan error, 1)
 	p.ended = ended
 	go func() {
