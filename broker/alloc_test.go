@@ -12,6 +12,7 @@ import (
 
 	"github.com/castor-mq/castor/conf"
 	"github.com/castor-mq/castor/internal/lifecycle"
+	"github.com/castor-mq/castor/internal/race"
 	"github.com/castor-mq/castor/remoting"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
@@ -43,7 +44,7 @@ func (b *burst) run(t testing.TB) {
 // TestNoAllocationsPerMessage sends bursts of messages and pulls them again over a real connection: in the steady state nothing
 // is allocated per message. What is left per burst comes from the background (timers, flushes).
 func TestNoAllocationsPerMessage(t *testing.T) {
-	if testing.Short() && raceEnabled {
+	if testing.Short() && race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	cfg, _, err := conf.Load[conf.Broker]("", map[string]string{"listenPort": "0", "fastListenPort": "-1", "bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1",

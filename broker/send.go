@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -177,6 +178,7 @@ func (b *Broker) send(r *remoting.Request, h *header.SendMessageRequest) error {
 
 // append stores the drafts of op and has w told when they are confirmed.
 func (b *Broker) append(op *sendOp, w store.Waiter) error {
+	op.entries = slices.Grow(op.entries, len(op.drafts))
 	for i := range op.drafts {
 		d := &op.drafts[i]
 		if err := d.Prepare(); err != nil {
@@ -479,14 +481,16 @@ func (b *Broker) buildBatch(op *sendOp, r *remoting.Request, h *header.SendMessa
 		return code.New(code.MessageIllegal, "a batch can be neither delayed nor transactional")
 	}
 	batch := message.Batch(r.Body)
-	for {
-		item, ok, err := batch.Next()
-		if err != nil {
-			return code.New(code.MessageIllegal, "%v", err)
-		}
-		if !ok {
-			break
-		}
+	n, err := batch.Count()
+	switch {
+	case err != nil:
+		return code.New(code.MessageIllegal, "%v", err)
+	case n == 0:
+		return code.New(code.MessageIllegal, "the batch is empty")
+	}
+	op.drafts = slices.Grow(op.drafts, n)
+	for range n {
+		item, _, _ := batch.Next()
 		p, err := scanProps(item.Properties)
 		if err != nil {
 			return err
@@ -502,9 +506,6 @@ func (b *Broker) buildBatch(op *sendOp, r *remoting.Request, h *header.SendMessa
 			BornHost: b.bornHost(r), StoreHost: b.storeHost, ReconsumeTimes: h.ReconsumeTimes.Or(0), Body: item.Body,
 			Properties: p.text, CRC: b.conf.Load().EnabledAppendPropCRC,
 		})
-	}
-	if len(op.drafts) == 0 {
-		return code.New(code.MessageIllegal, "the batch is empty")
 	}
 	op.uniq = append(op.uniq, own.unique...)
 	return nil

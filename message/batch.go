@@ -48,6 +48,17 @@ func (b *Batch) Next() (item BatchItem, ok bool, err error) {
 	return item, true, nil
 }
 
+// Count is how many messages the batch has; the error says that it is none.
+func (b Batch) Count() (n int, err error) {
+	for {
+		_, ok, err := b.Next()
+		if err != nil || !ok {
+			return n, err
+		}
+		n++
+	}
+}
+
 // AppendBatchItem appends one message in the form that Next reads.
 func AppendBatchItem(dst []byte, flag int32, body []byte, props Props) []byte {
 	be := binary.BigEndian

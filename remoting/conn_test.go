@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
+	"github.com/castor-mq/castor/internal/race"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
 )
@@ -175,7 +176,7 @@ func TestAnnouncedLengthIsNotAllocated(t *testing.T) {
 }
 
 func TestServingAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector makes pools forget")
 	}
 	c := sinkConn(NewRouter(zap.NewNop(), loopTable))

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/castor-mq/castor/internal/lifecycle"
+	"github.com/castor-mq/castor/internal/race"
 	"github.com/castor-mq/castor/remoting/code"
 	"github.com/castor-mq/castor/remoting/header"
 )
@@ -500,7 +501,7 @@ func TestConnectionsComeAndGo(t *testing.T) {
 		}
 		files, goroutines := openFiles(t), runtime.NumGoroutine()
 		total := 3000
-		if testing.Short() || raceEnabled {
+		if testing.Short() || race.Enabled {
 			total = 600
 		}
 		var wg sync.WaitGroup

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/castor-mq/castor/internal/race"
 	"github.com/castor-mq/castor/internal/vfs"
 	"github.com/castor-mq/castor/message"
 	"github.com/castor-mq/castor/store/commitlog"
@@ -230,7 +231,7 @@ func TestTopicDeletionRacesSends(t *testing.T) {
 
 // TestHotPathsDoNotAllocate appends, dispatches and reads what is in memory.
 func TestHotPathsDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	cfg := testConfig(t.TempDir(), false)
@@ -277,7 +278,7 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 
 // TestColdPullGrowsOnce reads records that do not lie side by side from disk: the copy is made in one piece, however many there are.
 func TestColdPullGrowsOnce(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	cfg := testConfig(t.TempDir(), false)

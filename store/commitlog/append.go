@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/castor-mq/castor/message"
 )
@@ -63,7 +64,7 @@ func (l *Log) Append(entries []Entry) (end int64, err error) {
 		return 0, err
 	}
 	now := l.nowLocked()
-	buf, at := l.out.buf, l.end
+	buf, at := slices.Grow(l.out.buf, total), l.end
 	for i := range entries {
 		e := &entries[i]
 		e.Phy, e.StoreTimestamp, e.QueueOffset = at, now, 0

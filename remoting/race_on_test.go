@@ -1,5 +1,0 @@
-//go:build race
-
-package remoting
-
-const raceEnabled = true
