@@ -106,6 +106,8 @@ def _less(load, title, unit, *path, name=None, target=1, bound=None):
     return Row(name or load, title, unit, figure(load, *path), (load,), False, target, bound)
 
 
+CATCH_UP = 500    # MB/s that a replica which fetches the log must reach, if the disk does
+
 ROWS = [
     _rate("send-64", "async flush, 64 in flight", 5),
     _cpu("send-64", "async flush, 64 in flight", 10),
@@ -128,7 +130,9 @@ ROWS = [
     _rate("group-1", "three replicas, 1 in flight", 7),
     _rate("group-sync-64", "three replicas, SYNC_FLUSH on each, 64 in flight", 4),
     _rate("pair-64", "two replicas against SYNC_MASTER and a slave, 64 in flight", 6),
-    Row("replica", "an empty replica fetches the log", "MB/s", figure("replica", "mb_per_second"), ("replica",), True, bound=500),
+    Row("replica", "an empty replica fetches the log", "MB/s", figure("replica", "mb_per_second"), ("replica",), True),
+    Row("replica-disk", "the same", f"of {CATCH_UP} MB/s or the disk's speed",
+        lambda r: r["replica"]["mb_per_second"] / min(CATCH_UP, r["replica"]["disk_mb_per_second"]), ("replica",), True, bound=1),
     _less("replica", "producer p99 beside it, against the producer alone", "times", "slowdown", name="replica-slowdown", bound=2),
     _less("group-idle", "three replicas, idle: memory of all, anonymous", "MiB", "anonymous_mib", name="group-memory", bound=200),
     _less("group-idle", "three replicas, idle: CPU of all", "% of one", "cpu_percent", name="group-idle", bound=2),

@@ -134,7 +134,9 @@ class Steps:
             took = time.monotonic() - began
             together = beside.result()
         p99 = [result["latency_us"]["p99"] for result in (alone, together)]
-        return {"seconds": took, "mb_per_second": log_bytes(group.store(name)) / took / 1e6, "p99_ms": p99[1] / 1000, "slowdown": p99[1] / p99[0]}
+        size = log_bytes(group.store(name))
+        return {"seconds": took, "mb_per_second": size / took / 1e6, "disk_mb_per_second": disk_speed(group.store(name), size),
+                "p99_ms": p99[1] / 1000, "slowdown": p99[1] / p99[0]}
 
     def _fill(self, gib=None):
         if not self.filled:
@@ -167,6 +169,20 @@ def cpu_seconds(pid):
 
 def log_bytes(store):
     return sum(file.stat().st_size for file in (store / "commitlog").iterdir())
+
+
+def disk_speed(folder, size):
+    """MB/s at which a new file of size bytes in folder is written and synced, with nobody beside it."""
+    os.sync()  # what the load has left
+    file, piece = folder / "speed", os.urandom(1 << 20)
+    with file.open("wb", buffering=0) as out:
+        began = time.monotonic()
+        for _ in range(size // len(piece)):
+            out.write(piece)
+        os.fsync(out.fileno())
+        took = time.monotonic() - began
+    file.unlink()
+    return size / took / 1e6
 
 
 def forget_pages(store):
