@@ -31,6 +31,7 @@ type checkpoint struct {
 	joining   bool  // the state is ahead of the log: see Store.Install
 	dubious   bool  // see Store.Sound
 	sound     int64 // of a dubious log: it holds what was appended below it
+	damaged   int64 // see Store.damaged
 	boot      string
 
 	slot int64 // that it was read from, or synced to
@@ -38,10 +39,10 @@ type checkpoint struct {
 
 const (
 	checkpointFile  = "castor.checkpoint"
-	checkpointMagic = 0x43534351 // CSCQ
+	checkpointMagic = 0x43534352 // CSCR
 	checkpointSlot  = 512        // one sector
 
-	checkpointFixed = 4 + 6*8 + 1 + 1
+	checkpointFixed = 4 + 7*8 + 1 + 1
 	flagClean       = 1
 	flagImporting   = 2
 	flagGrouped     = 4
@@ -58,7 +59,7 @@ func (c *checkpoint) encode() []byte {
 	b := make([]byte, 0, checkpointSlot)
 	be := binary.BigEndian
 	b = be.AppendUint32(b, checkpointMagic)
-	for _, v := range []uint64{c.seq, uint64(c.soft), uint64(c.hard), uint64(c.durable), uint64(c.storeTime), uint64(c.sound)} {
+	for _, v := range []uint64{c.seq, uint64(c.soft), uint64(c.hard), uint64(c.durable), uint64(c.storeTime), uint64(c.sound), uint64(c.damaged)} {
 		b = be.AppendUint64(b, v)
 	}
 	flags := byte(0)
@@ -84,7 +85,7 @@ func (c *checkpoint) decode(b []byte) bool {
 	}
 	field := func(i int) int64 { return int64(be.Uint64(b[4+8*i:])) }
 	flags := b[checkpointFixed-2]
-	*c = checkpoint{seq: uint64(field(0)), soft: field(1), hard: field(2), durable: field(3), storeTime: field(4), sound: field(5),
+	*c = checkpoint{seq: uint64(field(0)), soft: field(1), hard: field(2), durable: field(3), storeTime: field(4), sound: field(5), damaged: field(6),
 		clean: flags&flagClean != 0, importing: flags&flagImporting != 0, grouped: flags&flagGrouped != 0, wiping: flags&flagWiping != 0,
 		lazy: flags&flagLazy != 0, torn: flags&flagTorn != 0, joining: flags&flagJoining != 0, dubious: flags&flagDubious != 0, boot: string(b[checkpointFixed:n])}
 	return true
@@ -136,7 +137,7 @@ func (s *Store) writeCheckpoint(c checkpoint, sync bool) error {
 	if err != nil {
 		return err
 	}
-	c.lazy = c.lazy || !s.live.Load().syncFlush
+	c.lazy, c.damaged = c.lazy || !s.live.Load().syncFlush, s.damaged.Load()
 	c.seq = s.checkpoint.seq + 1
 	slot := 1 - s.checkpoint.slot
 	c.slot = s.checkpoint.slot

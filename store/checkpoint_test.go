@@ -21,7 +21,7 @@ func checkpointFS(t testing.TB, b []byte) vfs.FS {
 
 func TestCheckpointSlots(t *testing.T) {
 	older := checkpoint{seq: 4, soft: 1, hard: 2, durable: -1, storeTime: 5, clean: true, boot: "a"}
-	newer := checkpoint{seq: 5, soft: 1 << 40, hard: 7, durable: 9, importing: true, lazy: true, torn: true, dubious: true, sound: 8, boot: strings.Repeat("b", 255), slot: 1}
+	newer := checkpoint{seq: 5, soft: 1 << 40, hard: 7, durable: 9, importing: true, lazy: true, torn: true, dubious: true, sound: 8, damaged: 6, boot: strings.Repeat("b", 255), slot: 1}
 	two := append(older.encode(), newer.encode()...)
 	if got, err := readCheckpoint(checkpointFS(t, two), "/cp"); err != nil || !reflect.DeepEqual(got, newer) {
 		t.Fatalf("%+v %v", got, err)

@@ -89,6 +89,7 @@ func (s *Store) recover() error {
 		return err
 	}
 	s.checkpoint = cp
+	s.damaged.Store(cp.damaged)
 	if !fresh {
 		if err := s.keepCheckpoint(); err != nil {
 			return err
@@ -127,6 +128,7 @@ func (s *Store) recover() error {
 	if cut > 0 {
 		s.log.Warn("a torn record at the end of the log was cut off", zap.Int64("offset", end), zap.Int64("bytes", cut))
 	}
+	s.recheck()
 	if s.cfg.SyncFlush { // what is served must be as durable as what will be
 		if err := s.Log.Flush(); err != nil {
 			return err

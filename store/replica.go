@@ -118,6 +118,9 @@ func (s *Store) Truncate(to int64) error {
 		if to <= c.sound {
 			c.dubious, c.sound = false, 0
 		}
+		if to < s.damaged.Load() {
+			s.damaged.Store(0)
+		}
 		c.boot, c.durable = "", min(to, s.Log.Flushed()) // what lies behind if this is interrupted means nothing
 		if err := s.writeCheckpoint(c, true); err != nil {
 			return err
@@ -159,6 +162,7 @@ func (s *Store) Reset(base int64) error {
 
 // startOver drops everything and puts in what fill brings: queues, and the state as of the offset that it returns. The log goes on at base.
 func (s *Store) startOver(base int64, fill func() (applied int64, err error)) error {
+	s.damaged.Store(0)
 	if err := s.writeCheckpoint(checkpoint{seq: s.checkpoint.seq, durable: -1, grouped: true, wiping: true, torn: s.checkpoint.torn}, true); err != nil {
 		return err
 	}
@@ -203,6 +207,7 @@ func (s *Store) finishWipe() error {
 		}
 	}
 	s.checkpoint.wiping, s.checkpoint.joining = false, false
+	s.damaged.Store(0)
 	return errors.Join(state.Remove(s.cfg.StateFile), makeDir(s.fs, s.cfg.CommitLogDir), s.fs.SyncDir(s.cfg.Root))
 }
 

@@ -173,8 +173,8 @@ func (s *Store) deleteOld(d decision, r *Retention) (deleted bool, err error) {
 	if to <= before {
 		return false, nil
 	}
-	if s.synced() < to {
-		if err := s.save(true); s.synced() < to {
+	if s.kept().hard < to {
+		if err := s.save(true); s.kept().hard < to {
 			return false, err
 		}
 	}

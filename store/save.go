@@ -67,11 +67,11 @@ func (s *Store) syncLogTo(offset int64) error {
 	return s.Log.Flush()
 }
 
-// synced is the log offset below which queues and state are durable.
-func (s *Store) synced() int64 {
+// kept is the checkpoint that was written last.
+func (s *Store) kept() checkpoint {
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	return s.checkpoint.hard
+	return s.checkpoint
 }
 
 // housekeeping saves regularly.
@@ -90,8 +90,9 @@ func (s *Store) housekeeping(ctx context.Context) error {
 		if began.Before(rested) {
 			continue
 		}
-		at, hard := s.Dispatched(), s.synced()
-		sync := at != hard && (at-hard >= syncBytes || s.stats.Dispatched.Load()-records >= syncRecords || began.Sub(synced) >= syncAfter)
+		at, kept := s.Dispatched(), s.kept()
+		sync := at != kept.hard && (at-kept.hard >= syncBytes || s.stats.Dispatched.Load()-records >= syncRecords || began.Sub(synced) >= syncAfter)
+		sync = sync || kept.damaged != s.damaged.Load()
 		if at == last && !sync {
 			continue
 		}

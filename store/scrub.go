@@ -74,19 +74,42 @@ func (c *scrubber) step(now time.Time, rate int64) time.Duration {
 	return time.Duration(float64(read) / float64(rate) * float64(time.Second))
 }
 
-// Unreadable notes that a confirmed part of the log cannot be read, or is not what was written. It tells whether that is news; it is none of what has
-// just expired.
+// Unreadable notes that the confirmed part of the log at a record's offset cannot be read, or is not what was written. It tells whether that is news;
+// it is none of what has just expired. Restarts do not forget it.
 func (s *Store) Unreadable(at int64, err error) bool {
 	if at < s.Log.Min() {
 		return false
 	}
-	first := !s.damaged.Swap(true)
-	if first {
-		s.log.Error("the log is damaged, and is not given to replicas: in a group have another broker elected, empty this store, and let it fetch everything; without replicas restore the file",
-			zap.String("store", s.cfg.Root), zap.Int64("offset", at), zap.Error(err))
+	known := s.Damaged()
+	for was := s.damaged.Load(); at >= was && !s.damaged.CompareAndSwap(was, at+1); was = s.damaged.Load() {
 	}
-	return first
+	if !known {
+		s.reportDamage(at, err)
+	}
+	return !known
 }
 
-// Damaged tells whether a part of the log was found to be damaged since the start.
-func (s *Store) Damaged() bool { return s.damaged.Load() }
+func (s *Store) reportDamage(at int64, err error) {
+	s.log.Error("the log is damaged, and is not given to replicas: in a group have another broker elected, empty this store, and let it fetch everything; without replicas restore the file",
+		zap.String("store", s.cfg.Root), zap.Int64("offset", at), zap.Error(err))
+}
+
+// Damaged tells whether a part of the log, as far as it has not expired, was found to be damaged.
+func (s *Store) Damaged() bool { return s.damaged.Load() > s.Log.Min() }
+
+// recheck reads once more what was found to be damaged before this start: the file may have been restored.
+func (s *Store) recheck() {
+	at := s.damaged.Load() - 1
+	var err error
+	if s.Damaged() && at < s.Log.End() {
+		var buf []byte
+		if buf, _, err = s.Log.AppendRecords(nil, at, scrubPiece); err == nil {
+			err = s.Log.VerifyRecords(buf, at)
+		}
+	}
+	if err == nil {
+		s.damaged.Store(0)
+		return
+	}
+	s.reportDamage(at, err)
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -82,7 +83,7 @@ func TestScrub(t *testing.T) {
 	if s.Unreadable(at, errors.New("once more")) {
 		t.Fatal("the same damage is news again")
 	}
-	s.damaged.Store(false)
+	s.damaged.Store(0)
 	if s.Unreadable(s.Log.Min()-1, errors.New("expired")) || s.Damaged() {
 		t.Fatal("what has expired is damage")
 	}
@@ -96,4 +97,91 @@ func TestScrub(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestDamageIsRemembered: neither the end of the process nor a restart makes a damaged log a good one; the file restored does. Time is virtual.
+func TestDamageIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs, cfg := vfs.NewMem(clock.Real{}), testConfig(t.TempDir(), false)
+		cfg.ScrubRate = 1 << 20
+		s := openStore(t, cfg, fs)
+		at := s.put("T", 0, "k", 8<<10).Phy + 1000
+		for range 40 {
+			s.put("T", 0, "k", 8<<10)
+		}
+		flip := func() {
+			t.Helper()
+			f, err := fs.Open(filepath.Join(cfg.CommitLogDir, fmt.Sprintf("%020d", at-at%cfg.SegmentSize)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, 1)
+			if _, err := f.ReadAt(b, at%cfg.SegmentSize); err != nil {
+				t.Fatal(err)
+			}
+			b[0] ^= 1
+			if _, err := f.WriteAt(b, at%cfg.SegmentSize); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		saved := func() { time.Sleep(2 * saveInterval) }
+		saved()
+		flip()
+		time.Sleep(2 * scrubLook)
+		saved()
+		for _, end := range []func(){s.kill, func() { s.stop() }} {
+			if !s.Damaged() {
+				t.Fatal("the damage is not known, or forgotten")
+			}
+			end()
+			s = openStore(t, cfg, fs)
+		}
+		if !s.Damaged() {
+			t.Fatal("a stop in order makes it forgotten")
+		}
+		flip()
+		s.stop()
+		if s = openStore(t, cfg, fs); s.Damaged() {
+			t.Fatal("the file has been restored")
+		}
+		saved()
+		s.kill()
+		if s = openStore(t, cfg, fs); s.Damaged() {
+			t.Fatal("it is damaged again")
+		}
+		s.stop()
+	})
+}
+
+// TestDamageGoesWithTheLog: what is cut off, or dropped, was damaged once.
+func TestDamageGoesWithTheLog(t *testing.T) {
+	g := newGroupOfTwo(t, 1)
+	n := g.replica
+	for n.Confirmed() == 0 || n.Log.End() == n.Confirmed() {
+		g.step()
+	}
+	confirmed := n.Confirmed()
+	damaged := func(at int64) {
+		t.Helper()
+		if n.Unreadable(at, errors.New("a test")); !n.Damaged() {
+			t.Fatal("not damaged")
+		}
+	}
+	damaged(confirmed)
+	if err := n.Truncate(confirmed); err != nil || n.Damaged() {
+		t.Fatal("it was cut off", err)
+	}
+	damaged(0)
+	n.take(g.master, 10_000)
+	if err := n.Truncate(confirmed); err != nil || !n.Damaged() {
+		t.Fatal("what is damaged was not cut off", err)
+	}
+	if err := n.Reset(0); err != nil || n.Damaged() {
+		t.Fatal("everything was dropped", err)
+	}
+	_ = n.abandon()
+	_ = g.master.abandon()
 }

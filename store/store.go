@@ -153,7 +153,7 @@ type Store struct {
 	broken     atomic.Pointer[error]
 	onApply    func()
 	fullSince  atomic.Int64 // ms; 0: the disk is not fuller than Retention.WarningLevel
-	damaged    atomic.Bool  // a part of the log
+	damaged    atomic.Int64 // the log was found to be damaged just below it; 0 if it was not
 	waiters    waiters
 	ticked     atomic.Int64 // uptime at the last look at deadlines
 	dispatcher dispatcher
