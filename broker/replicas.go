@@ -489,7 +489,17 @@ func (b *Broker) handleHandOver(r *remoting.Request, h *header.HandOverRequest) 
 // Vitals implements membership.Replica.
 func (g *replicas) Vitals() membership.Vitals {
 	return membership.Vitals{Epoch: g.node.LastEpoch(), MaxOffset: g.b.store.Log.End(), ConfirmOffset: g.b.store.Confirmed(),
-		Healthy: g.b.store.Writeable() == nil && !g.b.store.Joining() && !g.b.store.Stalled() && !g.b.store.Damaged() && g.node.Able()}
+		Healthy: g.b.ill() == nil}
+}
+
+var errUnable = errors.New("the replicas do not confirm what the master takes")
+
+// ill tells why another replica should be master, if there is one that is well; nil if this one is.
+func (b *Broker) ill() error {
+	if err := b.store.Ill(); err != nil || b.replicas == nil || b.replicas.node.Able() {
+		return err
+	}
+	return errUnable
 }
 
 // minInSync is how many replicas must be in sync for anything to be confirmed in a role: minInSyncReplicas, or two as soon as there are

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -174,5 +175,12 @@ func TestToolsSeeWhoIsMaster(t *testing.T) {
 	info = decode[body.HARuntimeInfo](t, g.master.client.ok(code.GetBrokerHAStatus, nil, nil).Body)
 	if !info.Master || info.InSyncSlaveNums != 1 || len(info.HAConnectionInfo) != 1 {
 		t.Errorf("the master tells %+v", info)
+	}
+	for _, want := range []string{"", "the log is damaged"} {
+		info := decode[body.KVTable](t, g.replica.client.ok(code.GetBrokerRuntimeInfo, nil, nil).Body)
+		if got := info.Table["sick"]; got != want || g.replica.replicas.Vitals().Healthy != (want == "") {
+			t.Errorf("a replica says that it is sick: %q, want %q; healthy %t", got, want, g.replica.replicas.Vitals().Healthy)
+		}
+		g.replica.store.Unreadable(0, errors.New("a test"))
 	}
 }

@@ -43,6 +43,9 @@ func javaFloat(v float64) string {
 func (b *Broker) runtimeBroker(t runtimeTable) {
 	t["brokerActive"] = strconv.FormatBool(b.reigns()) // of a replica: false
 	t["acknowledged"] = b.promise().String()
+	if err := b.ill(); err != nil {
+		t["sick"] = err.Error()
+	}
 	t["brokerVersionDesc"] = code.Current.String()
 	t.int("brokerVersion", int64(code.Current)) // of older brokers; exporters parse it
 	boot := b.store.BootTime()

@@ -295,6 +295,28 @@ func (s *Store) Writeable() error {
 	return nil
 }
 
+var (
+	errStalled = errors.New("the disk hangs")
+	errDamaged = errors.New("the log is damaged")
+	errJoining = errors.New("the log does not reach the state yet that came with it")
+)
+
+// Ill tells why this store should be nobody's master while others can, nil if nothing is wrong. It costs next to nothing.
+func (s *Store) Ill() error {
+	if err := s.Writeable(); err != nil {
+		return err
+	}
+	switch {
+	case s.Stalled():
+		return errStalled
+	case s.Damaged():
+		return errDamaged
+	case s.Joining():
+		return errJoining
+	}
+	return nil
+}
+
 // yield is how long a store of a group still takes what is appended after its disk has become almost full: by then another replica, if there is one
 // with room, is master.
 const yield = 3 * time.Second

@@ -9,7 +9,7 @@ import (
 
 func statusCommands() []command {
 	return []command{
-		{"status", "Says in words what an acknowledgement means now, and how far the replicas are. Not in RocketMQ's tool.", []option{
+		{"status", "Says in words what an acknowledgement means now, how far the replicas are, and which are sick and why. Not in RocketMQ's tool.", []option{
 			onCluster("only of this cluster"),
 			{short: "i", long: "interval", kind: long, brief: "say it again every so many seconds"},
 		}, nil, false, status},
@@ -44,12 +44,16 @@ func (t *tool) sayStatus(r replica) error {
 	if err != nil {
 		return err
 	}
+	sick := ""
+	if why := info["sick"]; why != "" {
+		sick = ", sick: " + why
+	}
 	if r.id != 0 {
-		t.printf("  replica %-3d %-22s log end %s\n", r.id, r.addr, info["commitLogMaxOffset"])
+		t.printf("  replica %-3d %-22s log end %s%s\n", r.id, r.addr, info["commitLogMaxOffset"], sick)
 		return nil
 	}
 	t.printf("%s (%s)\n  acknowledged means: %s\n", r.name, r.cluster, info["acknowledged"])
-	t.printf("  master      %-22s log end %s, %s bytes not confirmed\n", r.addr, info["commitLogMaxOffset"], info["dispatchBehindBytes"])
+	t.printf("  master      %-22s log end %s, %s bytes not confirmed%s\n", r.addr, info["commitLogMaxOffset"], info["dispatchBehindBytes"], sick)
 	ha, err := decoded[body.HARuntimeInfo](t.call(r.addr, code.GetBrokerHAStatus, nil, nil))
 	if err != nil {
 		return err
