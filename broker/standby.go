@@ -253,7 +253,7 @@ func (s *standby) look(ctx context.Context, moved bool) {
 
 func (s *standby) register(ctx context.Context, addr string, topics map[string]*body.TopicConfig, version body.DataVersion, m mark) error {
 	if r := s.b.replicas.told.Load(); r != nil {
-		version.StateVersion = max(version.StateVersion, int64(r.Epoch)) // the role may not be taken up yet
+		version.StateVersion = int64(r.Epoch) // the role may not be taken up yet
 	}
 	version.Timestamp++ // Java's name server keeps one version per address, and passes over changed topics if it is the same as before
 	return s.b.names.registerAs(ctx, addr, s.name, 0, version, s.table(topics), m)

@@ -110,7 +110,7 @@ func TestSyncInPlace(t *testing.T) {
 		}
 		s.SetArrivals(onlyClient(alone))
 		s.Advance() // learns of the client
-		if err := s.Propose(nil, state.EpochPut(1)); err != nil {
+		if err := s.Propose(nil, state.DelayOffsetPut(1, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if done := s.Confirmed() == s.Log.Appended(); done != alone {

@@ -44,7 +44,7 @@ func (j *joint) work(n int) {
 		case k < 75: // of Java, and without its records in any queue
 			j.propose(state.DeletedBefore(topic, j.master.Log.Appended()))
 		case k < 88:
-			j.propose(state.OffsetPut(fmt.Sprint("G", k), topic, j.rng.Int32N(3), int64(k)), state.KVPut("n", topic, []byte(fmt.Sprint(j.rng.IntN(100)))))
+			j.propose(state.OffsetPut(fmt.Sprint("G", k), topic, j.rng.Int32N(3), int64(k)), state.ForbiddenPut("n", topic, int32(1+j.rng.IntN(100))))
 		default:
 			j.confirmTo(j.rng.IntN(2) == 0)
 		}

@@ -14,22 +14,18 @@ const Topic = InternalPrefix + "state"
 
 // Change is one change of the state. Which members mean something depends on Kind; make changes with the functions below.
 //
-// The strings and Value of a change handed out by Each alias the record body.
+// The strings of a change handed out by Each alias the record body.
 type Change struct {
 	Kind    Kind
 	Group   string
 	Topic   string
 	QueueID int32 // the level in a DelayOffsetPut
-	Offset  int64 // in the queue; in the CommitLog in a DeletedBefore; the master epoch in an EpochPut
+	Offset  int64 // in the queue; in the CommitLog in a DeletedBefore
 
 	ClientID     string // owner of a lock
 	TimeMs       int64  // end of a lock, death of a filter; since 1970
 	Bits         int32  // of a ForbiddenPut
 	CleanOffsets bool   // of a GroupDelete
-
-	Namespace string
-	Key       string
-	Value     []byte
 
 	TopicConfig *body.TopicConfig
 	GroupConfig *body.SubscriptionGroupConfig
@@ -65,7 +61,7 @@ func TopicPut(config *body.TopicConfig) Change {
 	return Change{Kind: KindTopicPut, Topic: config.TopicName, TopicConfig: config}
 }
 
-// TopicDelete removes a topic with its consumer offsets, pending resets, locks and request modes. Queue floors stay.
+// TopicDelete removes a topic with its consumer offsets, pending resets, locks and request modes.
 func TopicDelete(topic string) Change { return Change{Kind: KindTopicDelete, Topic: topic} }
 
 // GroupPut creates or replaces a consumer group.
@@ -81,12 +77,6 @@ func GroupDelete(group string, cleanOffsets bool) Change {
 // OffsetPut sets the consumer offset of a group in a queue, also to a lower value.
 func OffsetPut(group, topic string, queueID int32, offset int64) Change {
 	return Change{Kind: KindOffsetPut, Group: group, Topic: topic, QueueID: queueID, Offset: offset}
-}
-
-// OffsetsDelete removes the offsets and pending resets of a group, of a topic, or of a group in a topic. An empty name
-// stands for all; two empty names remove nothing.
-func OffsetsDelete(group, topic string) Change {
-	return Change{Kind: KindOffsetsDelete, Group: group, Topic: topic}
 }
 
 // ResetPut makes an offset reset pending until a consumer takes it.
@@ -134,32 +124,10 @@ func ForbiddenPut(group, topic string, bits int32) Change {
 	return Change{Kind: KindForbiddenPut, Group: group, Topic: topic, Bits: bits}
 }
 
-// KVPut keeps a small extra value.
-func KVPut(namespace, key string, value []byte) Change {
-	return Change{Kind: KindKVPut, Namespace: namespace, Key: key, Value: value}
-}
-
-// KVDelete removes an extra value.
-func KVDelete(namespace, key string) Change {
-	return Change{Kind: KindKVDelete, Namespace: namespace, Key: key}
-}
-
-// QueueFloorPut keeps the max offset of a queue whose files are deleted, so that it does not start at 0 again under
-// consumers that are further; 0 forgets it.
-func QueueFloorPut(topic string, queueID int32, maxOffset int64) Change {
-	return Change{Kind: KindQueueFloorPut, Topic: topic, QueueID: queueID, Offset: maxOffset}
-}
-
 // DeletedBefore notes that the topic was deleted when the CommitLog ended at logOffset: its older records are not indexed
 // again; 0 forgets it.
 func DeletedBefore(topic string, logOffset int64) Change {
 	return Change{Kind: KindDeletedBefore, Topic: topic, Offset: logOffset}
-}
-
-// EpochPut opens a master epoch: it becomes the stateVersion of every DataVersion, which fences a deposed master at the
-// name servers. A new master writes it first.
-func EpochPut(masterEpoch int64) Change {
-	return Change{Kind: KindEpochPut, Offset: masterEpoch}
 }
 
 // Clone returns a copy of c that does not alias a record body.
@@ -167,8 +135,5 @@ func (c Change) Clone() Change {
 	c.Group = strings.Clone(c.Group)
 	c.Topic = strings.Clone(c.Topic)
 	c.ClientID = strings.Clone(c.ClientID)
-	c.Namespace = strings.Clone(c.Namespace)
-	c.Key = strings.Clone(c.Key)
-	c.Value = append([]byte(nil), c.Value...)
 	return c
 }

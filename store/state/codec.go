@@ -46,7 +46,7 @@ func Append(dst []byte, changes ...Change) []byte {
 }
 
 // Each calls f for every change of the record body record, in order, and returns the first error: f's own, or one that wraps
-// ErrNewer or ErrMalformed. Strings and Value of the changes alias record.
+// ErrNewer or ErrMalformed. The strings of the changes alias record.
 func Each(record []byte, f func(Change) error) error {
 	r := reader{body: record}
 	var c Change
@@ -114,12 +114,6 @@ func appendChange(dst []byte, c *Change) []byte {
 			dst = binary.AppendVarint(dst, int64(c.Bits))
 		case fieldCleanOffsets:
 			dst = appendBool(dst, c.CleanOffsets)
-		case fieldNamespace:
-			dst = appendString(dst, c.Namespace)
-		case fieldKey:
-			dst = appendString(dst, c.Key)
-		case fieldValue:
-			dst = append(binary.AppendUvarint(dst, uint64(len(c.Value))), c.Value...)
 		case fieldTopicConfig:
 			dst = appendJSON(dst, c.TopicConfig)
 		case fieldGroupConfig:
@@ -196,12 +190,6 @@ func (d *decoder) field(f field, c *Change) {
 		c.Bits = d.int32()
 	case fieldCleanOffsets:
 		c.CleanOffsets = d.bool()
-	case fieldNamespace:
-		c.Namespace = d.string()
-	case fieldKey:
-		c.Key = d.string()
-	case fieldValue:
-		c.Value = d.bytes()
 	case fieldTopicConfig:
 		c.TopicConfig = new(body.TopicConfig)
 		d.json(c.TopicConfig)

@@ -288,7 +288,8 @@ func TestExportLeavesInternalTopicsOut(t *testing.T) {
 
 func TestExportForm(t *testing.T) {
 	fsys := javaFilesIn(t, map[string]string{"delayOffset.json": oneDelay, "topics.json": ""})
-	tables := applied(t, DelayOffsetPut(2, 3), EpochPut(4))
+	tables := applied(t, DelayOffsetPut(2, 1), DelayOffsetPut(2, 3))
+	tables.meta.versions[VersionDelayOffsets].StateVersion = 4
 	if err := ExportJava(tables, javaDir, fsys); err != nil {
 		t.Fatal(err)
 	}

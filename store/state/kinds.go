@@ -2,7 +2,8 @@ package state
 
 import "strconv"
 
-// Kind tells what a change does. The numbers are on disk: they are never given a second meaning.
+// Kind tells what a change does. The numbers are on disk: they are never given a second meaning. 6, 16 to 18 and 20 belonged
+// to kinds that nothing ever made.
 type Kind uint8
 
 // The kinds of change. Each is made by the function of the same name.
@@ -12,7 +13,6 @@ const (
 	KindGroupPut       Kind = 3
 	KindGroupDelete    Kind = 4
 	KindOffsetPut      Kind = 5
-	KindOffsetsDelete  Kind = 6
 	KindResetPut       Kind = 7
 	KindResetTake      Kind = 8
 	KindLockPut        Kind = 9
@@ -22,13 +22,9 @@ const (
 	KindFilterPut      Kind = 13
 	KindFilterDead     Kind = 14
 	KindForbiddenPut   Kind = 15
-	KindKVPut          Kind = 16
-	KindKVDelete       Kind = 17
-	KindQueueFloorPut  Kind = 18
 	KindDeletedBefore  Kind = 19
-	KindEpochPut       Kind = 20
 
-	kindEnd Kind = 21
+	kindEnd Kind = 20
 )
 
 // Versioned names a table that has a DataVersion of its own.
@@ -57,9 +53,6 @@ const (
 	fieldTimeMs
 	fieldBits
 	fieldCleanOffsets
-	fieldNamespace
-	fieldKey
-	fieldValue
 	fieldTopicConfig // brings the topic's name with it
 	fieldGroupConfig // brings the group's name with it
 	fieldRequestMode // brings the topic and the group with it
@@ -81,7 +74,6 @@ var kinds = [kindEnd]kind{
 	KindGroupPut:       {"GroupPut", []field{fieldGroupConfig}, []field{fieldGroup}, VersionGroups},
 	KindGroupDelete:    {"GroupDelete", []field{fieldGroup, fieldCleanOffsets}, nil, 0},
 	KindOffsetPut:      {"OffsetPut", []field{fieldGroup, fieldTopic, fieldQueueID, fieldOffset}, queueKey, VersionOffsets},
-	KindOffsetsDelete:  {"OffsetsDelete", []field{fieldGroup, fieldTopic}, nil, 0},
 	KindResetPut:       {"ResetPut", []field{fieldGroup, fieldTopic, fieldQueueID, fieldOffset}, queueKey, 0},
 	KindResetTake:      {"ResetTake", []field{fieldGroup, fieldTopic, fieldQueueID}, nil, 0},
 	KindLockPut:        {"LockPut", []field{fieldGroup, fieldTopic, fieldQueueID, fieldClientID, fieldTimeMs}, queueKey, 0},
@@ -91,17 +83,13 @@ var kinds = [kindEnd]kind{
 	KindFilterPut:      {"FilterPut", []field{fieldFilter}, []field{fieldTopic, fieldGroup}, 0},
 	KindFilterDead:     {"FilterDead", []field{fieldTopic, fieldGroup, fieldTimeMs}, nil, 0},
 	KindForbiddenPut:   {"ForbiddenPut", []field{fieldGroup, fieldTopic, fieldBits}, []field{fieldGroup, fieldTopic}, VersionGroups},
-	KindKVPut:          {"KVPut", []field{fieldNamespace, fieldKey, fieldValue}, []field{fieldNamespace, fieldKey}, 0},
-	KindKVDelete:       {"KVDelete", []field{fieldNamespace, fieldKey}, nil, 0},
-	KindQueueFloorPut:  {"QueueFloorPut", []field{fieldTopic, fieldQueueID, fieldOffset}, []field{fieldTopic, fieldQueueID}, 0},
 	KindDeletedBefore:  {"DeletedBefore", []field{fieldTopic, fieldOffset}, []field{fieldTopic}, 0},
-	KindEpochPut:       {"EpochPut", []field{fieldOffset}, nil, 0},
 }
 
 var queueKey = []field{fieldGroup, fieldTopic, fieldQueueID}
 
 // known tells whether k has a meaning.
-func (k Kind) known() bool { return k > 0 && k < kindEnd }
+func (k Kind) known() bool { return k < kindEnd && kinds[k].name != "" }
 
 // isRow tells whether a change of this kind puts a row.
 func (k Kind) isRow() bool { return k.known() && kinds[k].key != nil }
@@ -130,10 +118,6 @@ func (c *Change) rowKey() key {
 			names[n] = c.Group
 		case fieldTopic:
 			names[n] = c.Topic
-		case fieldNamespace:
-			names[n] = c.Namespace
-		case fieldKey:
-			names[n] = c.Key
 		}
 		n++
 	}

@@ -83,11 +83,6 @@ func (m *model) apply(c Change) {
 		})
 	case KindOffsetPut:
 		m.put(c.Offset, "offset", c.Group, c.Topic, c.QueueID)
-	case KindOffsetsDelete:
-		m.remove(func(p []string) bool {
-			return in(p[0], "offset", "reset") && (c.Group != "" || c.Topic != "") &&
-				(c.Group == "" || c.Group == p[1]) && (c.Topic == "" || c.Topic == p[2])
-		})
 	case KindResetPut:
 		m.put(c.Offset, "reset", c.Group, c.Topic, c.QueueID)
 	case KindResetTake:
@@ -105,14 +100,6 @@ func (m *model) apply(c Change) {
 			m.removeRow("forbidden", c.Group, c.Topic)
 		} else {
 			m.put(c.Bits, "forbidden", c.Group, c.Topic)
-		}
-	case KindKVPut:
-		m.put(string(c.Value), "kv", c.Namespace, c.Key)
-	case KindKVDelete:
-		m.removeRow("kv", c.Namespace, c.Key)
-	case KindEpochPut:
-		for v := VersionTopics; v < versionedEnd; v++ {
-			m.counters[v]++
 		}
 	}
 }
@@ -147,11 +134,6 @@ func (m *model) check(t *rapid.T, tables *Tables) {
 	for _, f := range tables.AllForbidden() {
 		got[join([]any{"forbidden", f.Group, f.Topic})] = fmt.Sprint(f.Bits)
 	}
-	for _, n := range modelNames {
-		for k, v := range tables.KVs(n) {
-			got[join([]any{"kv", n, k})] = string(v)
-		}
-	}
 	for name, value := range m.rows {
 		if got[name] != value {
 			t.Fatalf("%s is %q, want %q", name, got[name], value)
@@ -177,7 +159,7 @@ var drawChange = rapid.Custom(func(t *rapid.T) Change {
 		n     = rapid.Int64Range(0, 200).Draw(t, "n")
 		flag  = rapid.Bool().Draw(t, "flag")
 	)
-	switch rapid.IntRange(0, 19).Draw(t, "kind") {
+	switch rapid.IntRange(0, 14).Draw(t, "kind") {
 	case 0:
 		return TopicPut(&body.TopicConfig{TopicName: topic, ReadQueueNums: int32(n)})
 	case 1:
@@ -187,32 +169,19 @@ var drawChange = rapid.Custom(func(t *rapid.T) Change {
 	case 3:
 		return GroupDelete(group, flag)
 	case 4:
-		if flag {
-			return OffsetsDelete(group, "")
-		}
-		return OffsetsDelete("", topic)
-	case 5:
-		return OffsetsDelete(group, topic)
-	case 6:
 		return ResetPut(group, topic, queue, n)
-	case 7:
+	case 5:
 		return ResetTake(group, topic, queue)
-	case 8:
+	case 6:
 		return LockPut(group, topic, queue, group, n)
-	case 9:
+	case 7:
 		return LockDelete(group, topic, queue)
-	case 10:
+	case 8:
 		return DelayOffsetPut(queue, n)
-	case 11:
+	case 9:
 		return RequestModePut(&body.SetMessageRequestModeRequestBody{Topic: topic, ConsumerGroup: group, PopShareQueueNum: int32(n)})
-	case 12:
+	case 10:
 		return ForbiddenPut(group, topic, int32(n%3))
-	case 13:
-		return KVPut(group, topic, []byte(fmt.Sprint(n)))
-	case 14:
-		return KVDelete(group, topic)
-	case 15:
-		return EpochPut(n)
 	}
 	return OffsetPut(group, topic, queue, n)
 })

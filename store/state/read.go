@@ -4,7 +4,7 @@ import "github.com/castor-mq/castor/remoting/body"
 
 // The lookups do not allocate and accept strings that alias a buffer.
 
-// QueueOffset is an offset in a queue: a consumer offset, a pending reset, or a queue's floor (then without a group).
+// QueueOffset is an offset of a group in a queue: a consumer offset or a pending reset.
 type QueueOffset struct {
 	Group, Topic string
 	QueueID      int32
@@ -147,35 +147,6 @@ func (t *Tables) AllForbidden() []ForbiddenBits {
 	})
 }
 
-// KV returns an extra value, which must not be modified.
-func (t *Tables) KV(namespace, name string) ([]byte, bool) {
-	return t.extras.get(key{first: namespace, second: name})
-}
-
-// KVs returns the extra values of a namespace by key. The values must not be modified.
-func (t *Tables) KVs(namespace string) map[string][]byte {
-	values := make(map[string][]byte)
-	if namespace == "" {
-		return values
-	}
-	for _, e := range t.extras.entries(namespace, "") {
-		values[e.key.second] = e.value
-	}
-	return values
-}
-
-// QueueFloor returns the max offset that a queue had when its files were deleted.
-func (t *Tables) QueueFloor(topic string, queueID int32) (int64, bool) {
-	return t.floors.get(key{first: topic, queueID: queueID})
-}
-
-// QueueFloors returns all floors by topic and queue.
-func (t *Tables) QueueFloors() []QueueOffset {
-	return list(&t.floors, "", "", func(e entry[int64]) QueueOffset {
-		return QueueOffset{Topic: e.key.first, QueueID: e.key.queueID, Offset: e.value}
-	})
-}
-
 // DeletedBefore returns the log offset before which the topic's records belong to a deleted topic of that name.
 func (t *Tables) DeletedBefore(topic string) (int64, bool) { return t.deleted.get(key{first: topic}) }
 
@@ -203,10 +174,6 @@ func (t *Tables) Changes() []Change {
 	}
 	for _, f := range t.AllForbidden() {
 		out = append(out, ForbiddenPut(f.Group, f.Topic, f.Bits))
-	}
-	out = append(out, list(&t.extras, "", "", func(e entry[[]byte]) Change { return KVPut(e.key.first, e.key.second, e.value) })...)
-	for _, o := range t.QueueFloors() {
-		out = append(out, QueueFloorPut(o.Topic, o.QueueID, o.Offset))
 	}
 	return append(out, list(&t.deleted, "", "", func(e entry[int64]) Change { return DeletedBefore(e.key.first, e.value) })...)
 }

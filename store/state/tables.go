@@ -20,8 +20,6 @@ type Tables struct {
 	modes     table[*body.SetMessageRequestModeRequestBody]
 	filters   table[*Filter]
 	forbidden table[int32]
-	extras    table[[]byte]
-	floors    table[int64]
 	deleted   table[int64]
 
 	byKind [kindEnd]rows // the tables above by the kind that puts their rows
@@ -44,13 +42,11 @@ func NewTables() *Tables {
 	t.modes.init()
 	t.filters.init()
 	t.forbidden.init()
-	t.extras.init()
-	t.floors.init()
 	t.deleted.init()
 	t.byKind = [kindEnd]rows{
 		KindTopicPut: &t.topics, KindGroupPut: &t.groups, KindOffsetPut: &t.offsets, KindResetPut: &t.resets,
 		KindLockPut: &t.locks, KindDelayOffsetPut: &t.delays, KindRequestModePut: &t.modes, KindFilterPut: &t.filters,
-		KindForbiddenPut: &t.forbidden, KindKVPut: &t.extras, KindQueueFloorPut: &t.floors, KindDeletedBefore: &t.deleted,
+		KindForbiddenPut: &t.forbidden, KindDeletedBefore: &t.deleted,
 	}
 	return t
 }
@@ -164,26 +160,16 @@ func (t *Tables) apply(c *Change, timeMs int64) {
 				t.removeAll(k, c.Group, "", timeMs)
 			}
 		}
-	case KindOffsetsDelete:
-		t.removeAll(KindOffsetPut, c.Group, c.Topic, timeMs)
-		t.removeAll(KindResetPut, c.Group, c.Topic, timeMs)
 	case KindResetTake:
 		t.remove(KindResetPut, key{c.Group, c.Topic, c.QueueID}, timeMs)
 	case KindLockDelete:
 		t.remove(KindLockPut, key{c.Group, c.Topic, c.QueueID}, timeMs)
-	case KindKVDelete:
-		t.remove(KindKVPut, key{first: c.Namespace, second: c.Key}, timeMs)
 	case KindFilterDead:
 		if old, ok := t.filters.get(key{first: c.Topic, second: c.Group}); ok {
 			filter := *old
 			filter.DeadTime = c.TimeMs
 			put := FilterPut(&filter)
 			t.put(&put, timeMs)
-		}
-	case KindEpochPut:
-		for v := VersionTopics; v < versionedEnd; v++ {
-			t.meta.versions[v].StateVersion = c.Offset
-			t.bump(v, timeMs)
 		}
 	default:
 		t.put(c, timeMs)
@@ -210,7 +196,7 @@ func (c *Change) isNothing() bool {
 	switch c.Kind {
 	case KindForbiddenPut:
 		return c.Bits == 0
-	case KindQueueFloorPut, KindDeletedBefore:
+	case KindDeletedBefore:
 		return c.Offset == 0
 	}
 	return false
@@ -240,10 +226,6 @@ func (t *Tables) set(c *Change) {
 		t.filters.set(k, c.Filter)
 	case KindForbiddenPut:
 		t.forbidden.set(k, c.Bits)
-	case KindKVPut:
-		t.extras.set(k, append([]byte{}, c.Value...))
-	case KindQueueFloorPut:
-		t.floors.set(k, c.Offset)
 	case KindDeletedBefore:
 		t.deleted.set(k, c.Offset)
 	}

@@ -41,8 +41,7 @@ func TestLookups(t *testing.T) {
 	tables := applied(t,
 		TopicPut(topicConfig("T", 8)), GroupPut(groupConfig("G")), OffsetPut("G", "T", 3, 5), ResetPut("G", "T", 1, 77),
 		LockPut("G", "T", 2, "me", 99), DelayOffsetPut(18, 5), RequestModePut(requestMode("T", "G")),
-		FilterPut(filter("T", "G")), ForbiddenPut("G", "T", 4), KVPut("n", "k", []byte("v")), QueueFloorPut("T", 5, 1000),
-		DeletedBefore("T", 1<<33))
+		FilterPut(filter("T", "G")), ForbiddenPut("G", "T", 4), DeletedBefore("T", 1<<33))
 	topic, ok := tables.Topic("T")
 	equal(t, "topic", []any{topic, ok}, []any{topicConfig("T", 8), true})
 	group, ok := tables.Group("G")
@@ -66,12 +65,6 @@ func TestLookups(t *testing.T) {
 	equal(t, "filters of the topic", tables.FiltersOfTopic("T"), []*Filter{filter("T", "G")})
 	equal(t, "filters of another topic", len(tables.FiltersOfTopic("U"))+len(tables.FiltersOfTopic("")), 0)
 	equal(t, "forbidden", []int32{tables.Forbidden("G", "T"), tables.Forbidden("G", "U")}, []int32{4, 0})
-	value, ok := tables.KV("n", "k")
-	equal(t, "extra", []any{value, ok}, []any{[]byte("v"), true})
-	equal(t, "extras", tables.KVs("n"), map[string][]byte{"k": []byte("v")})
-	equal(t, "extras of no namespace", len(tables.KVs("")), 0)
-	floor, ok := tables.QueueFloor("T", 5)
-	equal(t, "floor", []any{floor, ok}, []any{int64(1000), true})
 	before, ok := tables.DeletedBefore("T")
 	equal(t, "deleted before", []any{before, ok}, []any{int64(1 << 33), true})
 }
@@ -93,15 +86,15 @@ func TestListingsAreSorted(t *testing.T) {
 	equal(t, "no name", len(tables.OffsetsOfGroup(""))+len(tables.OffsetsOfTopic("")), 0)
 }
 
-func TestTopicDeleteTakesAllButFloors(t *testing.T) {
+func TestTopicDeleteTakesAllButFilters(t *testing.T) {
 	var changes []Change
 	for _, topic := range []string{"T", "other"} {
 		changes = append(changes, TopicPut(topicConfig(topic, 8)), OffsetPut("G", topic, 0, 5), OffsetPut("H", topic, 0, 5),
 			ResetPut("G", topic, 1, 77), LockPut("G", topic, 2, "me", 99), RequestModePut(requestMode(topic, "G")),
-			QueueFloorPut(topic, 5, 1000), FilterPut(filter(topic, "G")), DeletedBefore(topic, 3))
+			FilterPut(filter(topic, "G")), DeletedBefore(topic, 3))
 	}
 	got := applied(t, append(changes, TopicDelete("T"))...)
-	want := applied(t, append(changes[9:], QueueFloorPut("T", 5, 1000), FilterPut(filter("T", "G")), DeletedBefore("T", 3))...)
+	want := applied(t, append(changes[8:], FilterPut(filter("T", "G")), DeletedBefore("T", 3))...)
 	equal(t, "rows", got.Changes(), want.Changes())
 }
 
@@ -117,37 +110,37 @@ func TestGroupDelete(t *testing.T) {
 	equal(t, "offsets cleaned", clean.Changes(), applied(t, changes[5:]...).Changes())
 }
 
-func TestOffsetsDelete(t *testing.T) {
+func TestDeletesTakeOffsetsAndResets(t *testing.T) {
 	changes := []Change{
 		OffsetPut("G", "T", 0, 1), OffsetPut("G", "U", 0, 2), OffsetPut("H", "T", 0, 3), ResetPut("G", "T", 0, 4), ResetPut("H", "U", 0, 5),
 	}
 	tests := []struct {
-		group, topic string
-		left         []int
+		change Change
+		left   []int
 	}{
-		{"G", "T", []int{1, 2, 4}},
-		{"G", "", []int{2, 4}},
-		{"", "T", []int{1, 4}},
-		{"", "", []int{0, 1, 2, 3, 4}},
-		{"G", "none", []int{0, 1, 2, 3, 4}},
+		{GroupDelete("G", true), []int{2, 4}},
+		{TopicDelete("T"), []int{1, 4}},
+		{GroupDelete("", true), []int{0, 1, 2, 3, 4}},
+		{TopicDelete(""), []int{0, 1, 2, 3, 4}},
+		{GroupDelete("none", true), []int{0, 1, 2, 3, 4}},
+		{TopicDelete("none"), []int{0, 1, 2, 3, 4}},
 	}
 	for _, tt := range tests {
 		var left []Change
 		for _, i := range tt.left {
 			left = append(left, changes[i])
 		}
-		got := applied(t, append(changes, OffsetsDelete(tt.group, tt.topic))...)
-		equal(t, fmt.Sprintf("%q %q", tt.group, tt.topic), got.Changes(), applied(t, left...).Changes())
+		got := applied(t, append(changes, tt.change)...)
+		equal(t, fmt.Sprintf("%v %q %q", tt.change.Kind, tt.change.Group, tt.change.Topic), got.Changes(), applied(t, left...).Changes())
 	}
 }
 
 func TestRowsThatSayNothingGo(t *testing.T) {
 	tables := applied(t,
-		ForbiddenPut("G", "T", 2), QueueFloorPut("T", 1, 5), DeletedBefore("T", 9), ResetPut("G", "T", 1, 1),
-		LockPut("G", "T", 1, "me", 1), KVPut("n", "k", nil), OffsetPut("G", "T", 0, 0))
-	equal(t, "rows", len(tables.Changes()), 7)
-	applyEach(t, tables, ForbiddenPut("G", "T", 0), QueueFloorPut("T", 1, 0), DeletedBefore("T", 0), ResetTake("G", "T", 1),
-		LockDelete("G", "T", 1), KVDelete("n", "k"))
+		ForbiddenPut("G", "T", 2), DeletedBefore("T", 9), ResetPut("G", "T", 1, 1), LockPut("G", "T", 1, "me", 1),
+		OffsetPut("G", "T", 0, 0))
+	equal(t, "rows", len(tables.Changes()), 5)
+	applyEach(t, tables, ForbiddenPut("G", "T", 0), DeletedBefore("T", 0), ResetTake("G", "T", 1), LockDelete("G", "T", 1))
 	equal(t, "what is left", tables.Changes(), []Change{OffsetPut("G", "T", 0, 0)})
 }
 
@@ -167,7 +160,7 @@ func TestVersions(t *testing.T) {
 		TopicPut(topicConfig("T", 1)), // at 100
 		OffsetPut("G", "T", 0, 1),
 		OffsetPut("G", "T", 0, 2), // 300
-		EpochPut(7),               // 400
+		DelayOffsetPut(1, 5),      // 400
 		ForbiddenPut("G", "T", 2), // 500
 		ForbiddenPut("G", "T", 0),
 		ForbiddenPut("G", "T", 0), // nothing to remove
@@ -175,10 +168,10 @@ func TestVersions(t *testing.T) {
 		LockPut("G", "T", 0, "me", 1),
 	)
 	want := map[Versioned]body.DataVersion{
-		VersionTopics:       {StateVersion: 7, Timestamp: 800, Counter: 3},
-		VersionGroups:       {StateVersion: 7, Timestamp: 600, Counter: 3},
-		VersionOffsets:      {StateVersion: 7, Timestamp: 800, Counter: 4},
-		VersionDelayOffsets: {StateVersion: 7, Timestamp: 400, Counter: 1},
+		VersionTopics:       {Timestamp: 800, Counter: 2},
+		VersionGroups:       {Timestamp: 600, Counter: 2},
+		VersionOffsets:      {Timestamp: 800, Counter: 3},
+		VersionDelayOffsets: {Timestamp: 400, Counter: 1},
 	}
 	for v, w := range want {
 		equal(t, fmt.Sprint("version ", v), tables.Version(v), w)
@@ -207,7 +200,7 @@ func TestRecordsAreAppliedOnceAndWhole(t *testing.T) {
 }
 
 func TestTablesKeepNothingOfTheBody(t *testing.T) {
-	record := Append(nil, everyKind()[11:]...)
+	record := Append(nil, everyKind()[10:]...)
 	record = Append(record, OffsetPut("G", "T", 3, 5), ResetPut("G", "T", 1, 77), LockPut("G", "T", 2, "me", 99))
 	tables := NewTables()
 	if err := tables.Apply(record, 1, 1); err != nil {
@@ -312,7 +305,7 @@ func TestReadersRunBesideApply(t *testing.T) {
 	spare := newDirty()
 	for i := range int64(100) {
 		applyEach(t, tables, TopicPut(topicConfig("T", int32(i))), OffsetPut("G", "T", 0, i), OffsetPut("G", "T", int32(i), i),
-			OffsetsDelete("G", "U"), OffsetPut("G", "U", 0, i), LockPut("G", "T", int32(i%7), "me", i))
+			TopicDelete("U"), OffsetPut("G", "U", 0, i), LockPut("G", "T", int32(i%7), "me", i))
 		if d := tables.cut(spare); d == nil {
 			t.Fatal("nothing to cut")
 		} else {
