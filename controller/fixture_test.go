@@ -192,6 +192,15 @@ func (f *fixture) ok(rc code.Request, h header.Appender, data []byte) *remoting.
 	return r
 }
 
+// hear has brokers of a state that was installed live for as long as the test.
+func (f *fixture) hear(ids ...int64) {
+	f.t.Helper()
+	for _, id := range ids {
+		f.ok(code.BrokerHeartbeat, &header.BrokerHeartbeatRequest{ClusterName: testCluster, BrokerName: testGroup, BrokerAddr: fmt.Sprintf("10.0.0.%d:10911", id),
+			BrokerID: header.Some(id), HeartbeatTimeoutMillis: header.Some(maxTimeout.Milliseconds())}, nil)
+	}
+}
+
 // extFields are the ext fields of a command.
 func extFields(c *remoting.Command) map[string]string {
 	out := map[string]string{}
@@ -216,7 +225,7 @@ type brokerProcess struct {
 
 func startBroker(t *testing.T) *brokerProcess {
 	t.Helper()
-	b := &brokerProcess{t: t, cluster: testCluster, name: testGroup, timeout: time.Second, client: remoting.NewClient(nil, nil), run: lifecycle.New(context.Background()),
+	b := &brokerProcess{t: t, cluster: testCluster, name: testGroup, timeout: maxTimeout, client: remoting.NewClient(nil, nil), run: lifecycle.New(context.Background()),
 		told: make(chan *header.NotifyBrokerRoleChangedRequest, 64), bodies: make(chan []byte, 64)}
 	routes := []remoting.Route{{Code: code.NotifyBrokerRoleChanged, Serve: remoting.On(func(r *remoting.Request, h *header.NotifyBrokerRoleChangedRequest) error {
 		own := *h
@@ -299,6 +308,13 @@ func (b *brokerProcess) beat(to ...*fixture) {
 			return b.call(f, code.BrokerHeartbeat, h, nil).Err() == nil
 		})
 	}
+}
+
+// fallSilent is a last heartbeat, from which on a second of silence counts.
+func (b *brokerProcess) fallSilent(to ...*fixture) {
+	b.t.Helper()
+	b.timeout = time.Second
+	b.beat(to...)
 }
 
 // ask is CONTROLLER_ELECT_MASTER by the broker itself.

@@ -30,6 +30,7 @@ func (none) AppendFields(*header.Writer) {}
 func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	f := alone(t, three(t), nil)
+	f.hear(1, 2, 3)
 	before := f.groupOf(testGroup)
 	long := strings.Repeat("x", 70_000)
 	headers := []fields{

@@ -476,23 +476,30 @@ func TestCallersAreBounded(t *testing.T) {
 	for _, p := range m.peers {
 		m.start(p.ID)
 	}
-	lead := m.leader()
-	var done, busy, failed atomic.Int64
 	const callers = 2000
-	for i := range callers {
-		lead.propose(applyN(i), func(_ Result, err error) {
-			switch {
-			case err == nil:
-				done.Add(1)
-			case errors.Is(err, errBusy):
-				busy.Add(1)
-			default:
-				failed.Add(1)
-			}
-		})
+	for range 10 {
+		lead := m.leader()
+		var done, busy, failed atomic.Int64
+		for i := range callers {
+			lead.propose(applyN(i), func(_ Result, err error) {
+				switch {
+				case err == nil:
+					done.Add(1)
+				case errors.Is(err, errBusy):
+					busy.Add(1)
+				default:
+					failed.Add(1)
+				}
+			})
+		}
+		within(t, "every caller has an answer", func() bool { return done.Load()+busy.Load()+failed.Load() == callers })
+		if failed.Load() > 0 {
+			continue // a busy machine has unseated the leader
+		}
+		if done.Load() < int64(lead.Pending)/2 || busy.Load() == 0 {
+			t.Errorf("%d done, %d busy", done.Load(), busy.Load())
+		}
+		return
 	}
-	within(t, "every caller has an answer", func() bool { return done.Load()+busy.Load()+failed.Load() == callers })
-	if done.Load() < int64(lead.Pending)/2 || busy.Load() == 0 {
-		t.Errorf("%d done, %d busy, %d failed", done.Load(), busy.Load(), failed.Load())
-	}
+	t.Error("no leader serves 2,000 callers to the end")
 }
