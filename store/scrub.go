@@ -54,10 +54,7 @@ func (c *scrubber) step(now time.Time, rate int64) time.Duration {
 		c.at, c.to, c.next = log.Min(), end, now.Add(scrubPeriod)
 	}
 	c.at = max(c.at, log.Min())
-	buf, to, err := log.AppendRecords(c.buf[:0], c.at, int(min(c.to-c.at, rate, scrubPiece)))
-	if err == nil {
-		err = log.VerifyRecords(buf, c.at)
-	}
+	buf, to, err := c.s.verified(c.buf, c.at, int(min(c.to-c.at, rate, scrubPiece)))
 	if err != nil && c.doubt != c.at {
 		c.doubt = c.at
 		return scrubAgain
@@ -72,6 +69,14 @@ func (c *scrubber) step(now time.Time, rate int64) time.Duration {
 	read := to - c.at
 	c.at = to
 	return time.Duration(float64(read) / float64(rate) * float64(time.Second))
+}
+
+// verified reads records as AppendRecords of the log does, and looks at their checksums. It writes over buf.
+func (s *Store) verified(buf []byte, from int64, limit int) (out []byte, to int64, err error) {
+	if out, to, err = s.Log.AppendRecords(buf[:0], from, limit); err == nil {
+		err = s.Log.VerifyRecords(out, from)
+	}
+	return out, to, err
 }
 
 // Unreadable notes that the confirmed part of the log at a record's offset cannot be read, or is not what was written. It tells whether that is news;
@@ -102,10 +107,7 @@ func (s *Store) recheck() {
 	at := s.damaged.Load() - 1
 	var err error
 	if s.Damaged() && at < s.Log.End() {
-		var buf []byte
-		if buf, _, err = s.Log.AppendRecords(nil, at, scrubPiece); err == nil {
-			err = s.Log.VerifyRecords(buf, at)
-		}
+		_, _, err = s.verified(nil, at, scrubPiece)
 	}
 	if err == nil {
 		s.damaged.Store(0)

@@ -57,16 +57,7 @@ func TestScrub(t *testing.T) {
 	}
 
 	at := bodies[15]
-	file, err := fs.Open(fmt.Sprintf("/store/commitlog/%020d", at-at%cfg.SegmentSize))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.WriteAt([]byte{1}, at%cfg.SegmentSize); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	flip(t, fs, cfg, at)
 	clk.Advance(scrubPeriod)
 	if d := c.step(clk.Now(), 0); d != scrubLook || c.at != end {
 		t.Fatal("a pass without a pace", d, c.at)
@@ -99,6 +90,26 @@ func TestScrub(t *testing.T) {
 	}
 }
 
+// flip changes a bit of the log at an offset, or changes it back.
+func flip(t *testing.T, fs vfs.FS, cfg Config, at int64) {
+	t.Helper()
+	f, err := fs.Open(filepath.Join(cfg.CommitLogDir, fmt.Sprintf("%020d", at-at%cfg.SegmentSize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, at%cfg.SegmentSize); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 1
+	if _, err := f.WriteAt(b, at%cfg.SegmentSize); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDamageIsRemembered: neither the end of the process nor a restart makes a damaged log a good one; the file restored does. Time is virtual.
 func TestDamageIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -109,27 +120,9 @@ func TestDamageIsRemembered(t *testing.T) {
 		for range 40 {
 			s.put("T", 0, "k", 8<<10)
 		}
-		flip := func() {
-			t.Helper()
-			f, err := fs.Open(filepath.Join(cfg.CommitLogDir, fmt.Sprintf("%020d", at-at%cfg.SegmentSize)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			b := make([]byte, 1)
-			if _, err := f.ReadAt(b, at%cfg.SegmentSize); err != nil {
-				t.Fatal(err)
-			}
-			b[0] ^= 1
-			if _, err := f.WriteAt(b, at%cfg.SegmentSize); err != nil {
-				t.Fatal(err)
-			}
-			if err := f.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
 		saved := func() { time.Sleep(2 * saveInterval) }
 		saved()
-		flip()
+		flip(t, fs, cfg, at)
 		time.Sleep(2 * scrubLook)
 		saved()
 		for _, end := range []func(){s.kill, func() { s.stop() }} {
@@ -142,7 +135,7 @@ func TestDamageIsRemembered(t *testing.T) {
 		if !s.Damaged() {
 			t.Fatal("a stop in order makes it forgotten")
 		}
-		flip()
+		flip(t, fs, cfg, at)
 		s.stop()
 		if s = openStore(t, cfg, fs); s.Damaged() {
 			t.Fatal("the file has been restored")
