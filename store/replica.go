@@ -207,7 +207,6 @@ func (s *Store) finishWipe() error {
 		}
 	}
 	s.checkpoint.wiping, s.checkpoint.joining = false, false
-	s.damaged.Store(0)
 	return errors.Join(state.Remove(s.cfg.StateFile), makeDir(s.fs, s.cfg.CommitLogDir), s.fs.SyncDir(s.cfg.Root))
 }
 
